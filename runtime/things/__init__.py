@@ -1,4 +1,4 @@
-"""Things: objects that devices on the web can be: properties, actions and events, with a description that machines read.
+"""Things: objects that represent devices, with properties, actions and events and a machine-readable description.
 
 W3C's Web of Things calls the three kinds of interaction affordances. Each is declared once, by a decorator and its annotations
 (`declaring.py`); the description of the class is derived from them (`description.py`), by the schemas of their types

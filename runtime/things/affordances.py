@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import NoneType
@@ -10,9 +11,10 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from ..objects.hints import hints_of
+from ..objects.hints import has_bounds, hints_of
 from ..objects.operation import DeclarationError
-from .declaring import AFFORDANCE, AffordanceMark
+from ..objects.operation_spec import converted
+from .declaring import AFFORDANCE, AffordanceMark, Event, name_of
 from .schemas import Schema, schema_of
 
 
@@ -78,11 +80,16 @@ def affordances_of(cls: type) -> Affordances:
             raise DeclarationError(f"{where}: the class has another {mark.kind} {mark.name!r}: give one another name")
         seen.add((mark.kind, mark.name))
         if mark.kind == "property":
-            found.properties[mark.name] = _property(mark, function, hints, where, description)
-        elif mark.kind == "action":
-            found.actions[mark.name] = _action(mark, function, hints, where, description)
+            found.properties[mark.name] = _property(cls, mark, function, hints, where, description)
         else:
-            found.events[mark.name] = _event(mark, hints, where, description)
+            found.actions[mark.name] = _action(mark, function, hints, where, description)
+    for attribute, event in _events(cls):
+        where = f"{cls.__qualname__}.{attribute}"
+        name = name_of(event.name, attribute, where)
+        if name in found.events:
+            raise DeclarationError(f"{where}: the class has another event {name!r}: give one another name")
+        data = None if event.kind is NoneType else schema_of(event.kind, where)
+        found.events[name] = EventAffordance(name, event.kind, data, event.title, event.description)
     return found
 
 
@@ -98,10 +105,20 @@ def marked(cls: type) -> Iterator[tuple[str, AffordanceMark]]:
                     yield attribute, mark
 
 
-def share_type(getter: Callable[..., Any], setter: Callable[..., Any]) -> None:
-    """Give the parameter of a setter the annotation of its property, with its bounds, so that a write is checked against it.
+def _events(cls: type) -> Iterator[tuple[str, Event[Any]]]:
+    seen: set[str] = set()
+    for base in cls.__mro__:
+        for attribute, declared in vars(base).items():
+            if attribute not in seen:
+                seen.add(attribute)
+                if isinstance(declared, Event):
+                    yield attribute, declared
 
-    Raises `DeclarationError` if the setter names another type, or the property names none.
+
+def share_type(getter: Callable[..., Any], setter: Callable[..., Any]) -> None:
+    """Replace the annotation of a setter's parameter by that of its property, so that the property's bounds apply to writes.
+
+    Raises `DeclarationError` if the setter has another type or bounds of its own, or if the property has no annotation.
     """
     read = getter.__annotations__.get("return")
     if read is None:
@@ -114,14 +131,24 @@ def share_type(getter: Callable[..., Any], setter: Callable[..., Any]) -> None:
             raise DeclarationError(f"{setter.__qualname__}: annotation cannot be resolved: {error}") from error
         if kind != written:
             raise DeclarationError(
-                f"{setter.__qualname__} takes {inspect.formatannotation(written)}, and the property is"
-                f" {inspect.formatannotation(kind)}: both have the same type"
+                f"{setter.__qualname__} takes {inspect.formatannotation(written)}, but the property is"
+                f" {inspect.formatannotation(kind)}: use the same type for both"
+            )
+        own = get_type_hints(setter, include_extras=True)[parameter]
+        if has_bounds(own) and own != get_type_hints(getter, include_extras=True)["return"]:
+            raise DeclarationError(
+                f"{setter.__qualname__} has bounds of its own: set them in the annotation of the property"
             )
     setter.__annotations__[parameter] = read
 
 
 def _property(
-    mark: AffordanceMark, function: Callable[..., Any], hints: dict[str, Any], where: str, description: str | None
+    cls: type,
+    mark: AffordanceMark,
+    function: Callable[..., Any],
+    hints: dict[str, Any],
+    where: str,
+    description: str | None,
 ) -> PropertyAffordance:
     if "return" not in hints:
         raise DeclarationError(f"{where}: name its type: def {function.__name__}(self) -> TYPE")
@@ -131,7 +158,8 @@ def _property(
         name=mark.name,
         schema=schema_of(hints["return"], where),
         read=function,
-        setter=None if mark.setter is None else mark.setter.__name__,
+        # A subclass may write a property of its base class: then other subclasses have no such method.
+        setter=mark.setter.__name__ if mark.setter is not None and hasattr(cls, mark.setter.__name__) else None,
         is_observable=mark.is_observable,
         unit=mark.unit,
         title=mark.title,
@@ -164,14 +192,20 @@ def _input(parameters: list[inspect.Parameter], hints: dict[str, Any], where: st
             raise DeclarationError(f"{place}: name its type")
         fields[each.name] = schema_of(hints[each.name], place)
         if each.default is not each.empty:
-            fields[each.name]["default"] = msgspec.to_builtins(each.default)
+            fields[each.name]["default"] = _default(hints[each.name], each.default, place)
     required = [each.name for each in parameters if each.default is each.empty]
     return {"type": "object", "properties": fields} | ({"required": required} if required else {})
 
 
-def _event(mark: AffordanceMark, hints: dict[str, Any], where: str, description: str | None) -> EventAffordance:
-    if "return" not in hints:
-        raise DeclarationError(f"{where}: name the type of its data: `-> TYPE`, or `-> None`")
-    kind = NoneType if hints["return"] is None else hints["return"]
-    data = None if kind is NoneType else schema_of(kind, where)
-    return EventAffordance(name=mark.name, kind=kind, data=data, title=mark.title, description=description)
+def _default(kind: Any, default: Any, place: str) -> Any:
+    """The default as JSON has it. Raises `DeclarationError` for one that is not of its type."""
+    try:
+        written = msgspec.to_builtins(default)
+        converted(kind, written)
+        msgspec.json.encode(written)
+        msgspec.msgpack.encode(written)
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
+        raise DeclarationError(f"{place}: default {default!r}: {error}") from None
+    if isinstance(written, float) and not math.isfinite(written):
+        raise DeclarationError(f"{place}: default {default!r}: JSON has no such number")
+    return written

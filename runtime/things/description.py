@@ -49,7 +49,7 @@ def model_of(
         iri = context.get(prefix) or PREFIXES.get(prefix)
         if iri is None:
             raise DeclarationError(
-                f"{where}: types: nobody knows the prefix of {each!r}: add `context = {{{prefix!r}: IRI}}` to the class"
+                f"{where}: types: unknown prefix in {each!r}: add `context = {{{prefix!r}: IRI}}` to the class"
             )
         prefixes[prefix] = iri
     model: Description = {
@@ -87,5 +87,5 @@ def id_of(component: str, key: str | None) -> str:
 
 
 def _given(**fields: Any) -> dict[str, Any]:
-    """The fields that are given."""
+    """The fields whose value is not None."""
     return {name: value for name, value in fields.items() if value is not None}

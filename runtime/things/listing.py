@@ -1,13 +1,18 @@
-"""Listing: the things of one backplane, for gateways, which serve them."""
+"""Listing: the things of one backplane, for the gateway."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import Any
 
 from ..objects.component import Component
 from .description import id_of
 from .thing import PROCESS, Thing
+
+log = logging.getLogger(__name__)
+#: Ids that were reported as those of two things.
+_reported: set[str] = set()
 
 
 def listing_of(components: Iterable[Component]) -> dict[str, Any]:
@@ -16,16 +21,22 @@ def listing_of(components: Iterable[Component]) -> dict[str, Any]:
     `things`: id, component, key and class of each. `models`, by class: its Thing Model. `setters`, by class: the operations
     that write its properties. `process`: names this process in notifications.
     """
-    found = [
-        (component.component_name, each)
-        for component in components
-        for each in component.objects
-        if isinstance(each, Thing)
-    ]
-    classes = {_name(type(each)): type(each) for _, each in found}
+    found: dict[str, tuple[Component, Thing]] = {}
+    for component in components:
+        for each in component.objects:
+            if isinstance(each, Thing):
+                id = id_of(component.component_name, each.key)
+                if id not in found:
+                    found[id] = component, each
+                elif id not in _reported:
+                    _reported.add(id)
+                    log.warning("two things have the id %s: the second is not served: add it with another key", id)
+    classes = {_name(type(each)): type(each) for _, each in found.values()}
     return {
         "process": PROCESS,
-        "things": [[id_of(component, each.key), component, each.key, _name(type(each))] for component, each in found],
+        "things": [
+            [id, component.component_name, each.key, _name(type(each))] for id, (component, each) in found.items()
+        ],
         "models": {name: kind.__model__ for name, kind in classes.items()},
         "setters": {
             name: {each.name: each.setter for each in kind.__affordances__.properties.values() if each.setter}

@@ -8,7 +8,7 @@ references are written out here. A type that contains itself cannot be described
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 import msgspec
 
@@ -26,6 +26,7 @@ _INNER: Final = ("items", "additionalProperties", "oneOf")
 
 def schema_of(kind: Any, where: str) -> Schema:
     """The schema of a type. Raises `DeclarationError`, which begins with `where`, for a type that has none."""
+    _check_keys(kind, where)
     try:
         whole = msgspec.json.schema(kind)
     except (TypeError, RecursionError) as error:
@@ -35,6 +36,17 @@ def schema_of(kind: Any, where: str) -> Schema:
     if not _SAYS & schema.keys():
         raise DeclarationError(f"{where}: the type {_name(kind)} allows any value: name the type that it has")
     return schema
+
+
+def _check_keys(kind: Any, where: str) -> None:
+    """JSON writes every key as text, so a write of another kind of key would not be what was read."""
+    arguments = get_args(kind)
+    if get_origin(kind) is dict and arguments and get_origin(arguments[0]) is not Literal:
+        base = get_args(arguments[0])[0] if get_origin(arguments[0]) is Annotated else arguments[0]
+        if base is not str:
+            raise DeclarationError(f"{where}: the keys of {kind} are no text, as those of a JSON object are")
+    for each in arguments:
+        _check_keys(each, where)
 
 
 class _Writer:
@@ -53,14 +65,14 @@ class _Writer:
             name = reference.removeprefix(_REFERENCE)
             if name in within:
                 raise DeclarationError(
-                    f"{self._where}: the type {name} contains itself, and a Thing Description has no words for that"
+                    f"{self._where}: the type {name} contains itself, and a Thing Description cannot express recursive types"
                 )
             return self.written_out(self._definitions[name], (*within, name))
         schema = {keyword: value for keyword, value in schema.items() if keyword != "discriminator"}
         if "anyOf" in schema:
-            schema["oneOf"] = _without_subsets(schema.pop("anyOf"))
+            schema["oneOf"] = self._without_subsets(schema.pop("anyOf"))
         if "prefixItems" in schema:
-            schema["items"] = _any_of_them(schema.pop("prefixItems"))
+            schema["items"] = self._any_of_them(schema.pop("prefixItems"))
         for keyword in _INNER:
             if keyword in schema:
                 inner = schema[keyword]
@@ -76,21 +88,24 @@ class _Writer:
             return alternatives[0] | {keyword: value for keyword, value in schema.items() if keyword != "oneOf"}
         return schema
 
+    def _any_of_them(self, fields: list[Any]) -> dict[str, Any]:
+        """One schema that covers every field of a tuple.
 
-def _any_of_them(fields: list[Any]) -> dict[str, Any]:
-    """The schema of each field of a tuple.
+        A Thing Description may have a list of schemas as well, but the Thing Description Playground rejects it.
+        """
+        kinds = self._without_subsets([each for number, each in enumerate(fields) if each not in fields[:number]])
+        return kinds[0] if len(kinds) == 1 else {"oneOf": kinds}
 
-    One schema for each position is allowed, too; the Thing Description Playground counts it as a failed assertion.
-    """
-    kinds = _without_subsets([each for number, each in enumerate(fields) if each not in fields[:number]])
-    return kinds[0] if len(kinds) == 1 else {"oneOf": kinds}
-
-
-def _without_subsets(alternatives: list[Any]) -> list[Any]:
-    """Each integer is a number as well, and a value must fit exactly one alternative of `oneOf`."""
-    if {"type": "number"} not in alternatives:
-        return alternatives
-    return [each for each in alternatives if each.get("type") != "integer"]
+    def _without_subsets(self, alternatives: list[Any]) -> list[Any]:
+        """Drop integers where any number is allowed: an integer would match both, and `oneOf` allows one."""
+        numbers = [each for each in alternatives if each.get("type") == "number"]
+        if not numbers or not any(each.get("type") == "integer" for each in alternatives):
+            return alternatives
+        if {"type": "number"} not in numbers:
+            raise DeclarationError(
+                f"{self._where}: an integer or a number with bounds: a value would match both; use one type of number"
+            )
+        return [each for each in alternatives if each.get("type") != "integer"]
 
 
 def _name(kind: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Self
@@ -13,29 +14,32 @@ import msgspec
 from ..objects.app_object import AppObject
 from ..objects.operation import MARK, DeclarationError, Mark, operation
 from ..objects.operation_spec import converted
+from ..objects.spawned import number_of
 from .affordances import Affordances, affordances_of, share_type
-from .declaring import AFFORDANCE, AffordanceMark
+from .declaring import AFFORDANCE, AffordanceMark, Event
 from .description import Description, id_of, model_of
 
 #: Topic of new values of observable properties, and of events: `{thing, process, kind, name, data}`.
 NOTIFICATIONS: Final = "things.notifications"
-#: Names this process in notifications: a value that it published says nothing of the things of the process after it.
+#: Random id of this process in notifications. A gateway discards values whose process has been replaced.
 PROCESS: Final = os.urandom(8).hex()
-#: Operations of each thing; no affordance has one of these names.
-_OWN: Final = ("describe", "emit", "notify_all", "notify_changes")
+#: Methods of `Thing` that no subclass may replace, and settings that no affordance may have the name of.
+_OWN: Final = ("describe", "notify_all", "notify_changes")
+_SETTINGS: Final = ("title", "types", "context")
+log = logging.getLogger(__name__)
 
 
 class Thing(AppObject):
     """Subclass it, declare properties, actions and events, and add it to a component: `self.add(Lamp(), key="lamp-1")`.
 
-    Each method with a mark (`@action`, `@operation`, `@every`, `@subscribe`, and those that write properties) ends with a look
-    at the observable properties: new values are published before its reply leaves, so a client that reads after its own write
-    gets the new value. Generators are the exception: call `notify_changes` in them.
+    After each marked method (`@action`, `@operation`, `@every`, `@subscribe`, and those that write properties), the observable
+    properties that have changed are published, before the reply leaves. So a client that reads after its own write gets the new
+    value. Generators call `notify_changes` themselves.
     """
 
     #: For people; default: the name of the class.
     title: ClassVar[str] = ""
-    #: Its types, as terms of vocabularies that search engines know: ("saref:LightSwitch",).
+    #: Semantic types, as prefixed terms: ("saref:LightSwitch",).
     types: ClassVar[Sequence[str]] = ()
     #: IRIs of the prefixes in `types`, beside those of description.PREFIXES.
     context: ClassVar[Mapping[str, str]] = {}
@@ -48,26 +52,26 @@ class Thing(AppObject):
     _notified: dict[str, bytes]
 
     def __init_subclass__(cls, **options: Any) -> None:
+        for attribute, declared in vars(cls).items():
+            is_marked = isinstance(declared, Event) or hasattr(declared, MARK)
+            if attribute in _OWN or (attribute in _SETTINGS and is_marked):
+                raise DeclarationError(
+                    f"{cls.__qualname__}.{attribute}: {attribute!r} belongs to the runtime: choose another name"
+                )
         for function in list(vars(cls).values()):
             mark = getattr(function, AFFORDANCE, None)
             if isinstance(mark, AffordanceMark) and mark.setter is not None:
                 share_type(function, mark.setter)
-        for attribute, function in list(vars(cls).items()):
-            if _may_change_it(function):
-                setattr(cls, attribute, _notifying(function))
+        for attribute, function in _marked_here(cls):
+            setattr(cls, attribute, _notifying(function))
         super().__init_subclass__(**options)
-        for attribute in _OWN:
-            if attribute in vars(cls) and isinstance(getattr(vars(cls)[attribute], MARK, None), Mark):
-                raise DeclarationError(
-                    f"{cls.__qualname__}.{attribute}: {attribute!r} belongs to the runtime: choose another name"
-                )
         cls.__affordances__ = affordances_of(cls)
         cls.__model__ = model_of(
             cls.__qualname__,
             cls.__affordances__,
             title=cls.title or cls.__name__,
             description=inspect.cleandoc(cls.__doc__) if cls.__doc__ else None,
-            types=cls.types,
+            types=_texts(cls),
             context=cls.context,
         )
 
@@ -88,50 +92,78 @@ class Thing(AppObject):
         self._notified.clear()
         self.notify_changes()
 
-    def emit(self, name: str, data: Any = None) -> None:
-        """Tell the subscribers of an event. Raises TypeError for an event that is not declared, or data of another type."""
-        event = type(self).__affordances__.events.get(name)
-        if event is None:
-            known = ", ".join(type(self).__affordances__.events) or "none"
-            raise TypeError(f"{type(self).__qualname__} declares no event {name!r} (it has: {known})")
-        body = msgspec.to_builtins(data)
-        try:
-            converted(event.kind, body)
-        except msgspec.ValidationError as error:
-            raise TypeError(f"{type(self).__qualname__}.emit({name!r}): {error}") from None
-        self._notify("event", name, body)
-
     def notify_changes(self) -> None:
-        """Publish the observable properties whose values are others than last time. Outside of a backplane it does nothing."""
+        """Publish the observable properties that have changed since they were last published. No effect outside a backplane."""
         component = self._component
         if component is None or component._hosted_by is None:
             return
         for each in type(self).__affordances__.properties.values():
-            if not each.is_observable:
+            if each.is_observable:
+                try:
+                    value = msgspec.to_builtins(each.read(self))
+                    packed = msgspec.msgpack.encode(
+                        value
+                    )  # a list that was changed in place is the same object as before
+                    if self._notified.get(each.name) != packed:
+                        self._notify("property", each.name, value)
+                        self._notified[each.name] = packed
+                except (
+                    Exception
+                ):  # the edge: a property that cannot be read must not undo the action behind which it is read
+                    log.exception("%s: the new value of property %r is not published", self.name, each.name)
+                    self._notified.pop(each.name, None)
+                    self._notify("property", each.name, None, is_known=False)
+
+    def _emit(self, event: Event[Any], data: Any) -> None:
+        body = msgspec.to_builtins(data)
+        try:
+            converted(event.kind, body)
+        except msgspec.ValidationError as error:
+            raise TypeError(f"{type(self).__qualname__}.{event.name}.emit: {error}") from None
+        self._notify("event", event.name or "", body)
+
+    def _notify(self, kind: str, name: str, data: Any, *, is_known: bool = True) -> None:
+        """`is_known`: the data are the value. Spawned things are in no listing, so nobody could tell them apart."""
+        if self._component is not None and number_of(self) is None:
+            id = id_of(self._component.component_name, self.key)
+            self.publish(NOTIFICATIONS, thing=id, process=PROCESS, kind=kind, name=name, data=data, is_known=is_known)
+
+
+def _texts(cls: type[Thing]) -> Sequence[str]:
+    if isinstance(cls.types, str) or not all(isinstance(each, str) for each in cls.types):
+        raise DeclarationError(f"{cls.__qualname__}.types = {cls.types!r}: expected a tuple of texts")
+    return cls.types
+
+
+def _marked_here(cls: type) -> list[tuple[str, Callable[..., Any]]]:
+    """The marked methods of this class, and of bases that are no things, that may change properties.
+
+    These are all but generators, and methods that read a property.
+    """
+    found: dict[str, Callable[..., Any]] = {}
+    for base in cls.__mro__:
+        if base is not cls and issubclass(base, AppObject):
+            continue
+        for attribute, function in vars(base).items():
+            if (
+                attribute in found
+                or not inspect.isfunction(function)
+                or not isinstance(getattr(function, MARK, None), Mark)
+            ):
                 continue
-            value = msgspec.to_builtins(each.read(self))
-            packed = msgspec.msgpack.encode(value)  # a list that was changed in place is the same object as before
-            if self._notified.get(each.name) != packed:
-                self._notified[each.name] = packed
-                self._notify("property", each.name, value)
-
-    def _notify(self, kind: str, name: str, data: Any) -> None:
-        component = self._component
-        id = id_of("" if component is None else component.component_name, self.key)
-        self.publish(NOTIFICATIONS, thing=id, process=PROCESS, kind=kind, name=name, data=data)
+            affordance = getattr(function, AFFORDANCE, None)
+            is_generator = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+            if not is_generator and (affordance is None or affordance.kind != "property"):
+                found[attribute] = function
+    return [(attribute, function) for attribute, function in found.items() if _is_taken_from(cls, attribute, function)]
 
 
-def _may_change_it(function: Any) -> bool:
-    """Whether a method of a class runs as an action that may change properties: all do, but those that read one."""
-    if not inspect.isfunction(function) or not isinstance(getattr(function, MARK, None), Mark):
-        return False
-    affordance = getattr(function, AFFORDANCE, None)
-    is_generator = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
-    return not is_generator and (affordance is None or affordance.kind != "property")
+def _is_taken_from(cls: type, attribute: str, function: Callable[..., Any]) -> bool:
+    return inspect.getattr_static(cls, attribute) is function
 
 
 def _notifying(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same method, after which changes are published, also if it raises: it may have changed something before."""
+    """Wrap a method so that changed properties are published after it returns or raises."""
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)

@@ -35,8 +35,8 @@ MUTATIONS = (
     thing(
         "properties that are not observable are told",
         "thing.py",
-        "            if not each.is_observable:\n",
-        "            if False:\n",
+        "            if each.is_observable:\n",
+        "            if True:\n",
     ),
     thing(
         "a method that fails keeps its changes to itself",
@@ -57,7 +57,37 @@ MUTATIONS = (
         "if key is not None:",
     ),
     thing("a type that contains itself is written out for ever", "schemas.py", "if name in within:", "if False:"),
-    thing("an integer fits two alternatives", "schemas.py", 'if {"type": "number"} not in alternatives:', "if True:"),
+    thing(
+        "an integer fits two alternatives",
+        "schemas.py",
+        'return [each for each in alternatives if each.get("type") != "integer"]',
+        "return alternatives",
+    ),
+    thing("a value may match two kinds of numbers", "schemas.py", 'if {"type": "number"} not in numbers:', "if False:"),
+    thing("keys that are no text pass", "schemas.py", "        if base is not str:", "        if False:"),
+    thing(
+        "a property that cannot be read ends the action",
+        "thing.py",
+        '                    self._notify("property", each.name, None, is_known=False)',
+        "                    raise",
+    ),
+    thing("an unknown value counts as known", "thing.py", "None, is_known=False)", "None)"),
+    thing("a spawned thing speaks for another", "thing.py", " and number_of(self) is None:", ":"),
+    thing("a new gateway learns no values", "thing.py", "        self._notified.clear()\n", ""),
+    thing(
+        "methods of plain bases change things in silence",
+        "thing.py",
+        "    for base in cls.__mro__:",
+        "    for base in (cls,):",
+    ),
+    thing("a default is of any type", "affordances.py", "        converted(kind, written)\n", ""),
+    thing(
+        "a setter has bounds of its own",
+        "affordances.py",
+        "        if has_bounds(own) and own !=",
+        "        if False and own !=",
+    ),
+    thing("names may be paths", "declaring.py", " or not _NAME.fullmatch(name):", ":"),
     thing(
         "fields are taken for keywords",
         "schemas.py",
@@ -71,7 +101,29 @@ MUTATIONS = (
         "place.is_up and place.generation == entry.generation",
         "place.is_up",
     ),
-    web("replicas share one value", "catalogue.py", "is_replicated=known is not None", "is_replicated=False"),
+    web("replicas share one value", "catalogue.py", "is_replicated=is_replica", "is_replicated=False"),
+    web(
+        "a backplane that starts again loses its things",
+        "catalogue.py",
+        "if place[0] in directory.backplanes and newest[place[0]] == place",
+        "if place in places",
+    ),
+    web("a history has any number of bytes", "history.py", "(self._bytes > BYTES_MAX and len(entries) > 1)", "False"),
+    web(
+        "a history that is closed keeps its waiters",
+        "history.py",
+        "        self.is_closed = True\n        self._wake()",
+        "        self.is_closed = True",
+    ),
+    web(
+        "a value that is not known is kept",
+        "cache.py",
+        "        self._values.pop((id, name), None)\n",
+        "        pass\n",
+    ),
+    web(
+        "bytes in lists stay text", "server.py", '[_from_json(each, schema["items"], where) for each in value]', "value"
+    ),
     web(
         "two things with one id take turns",
         "catalogue.py",
@@ -88,10 +140,8 @@ MUTATIONS = (
         "math.ceil(error.retry_after)",
         "math.floor(error.retry_after)",
     ),
-    web(
-        "a page of another site is let in", "server.py", "if origin is not None and origin !=", "if False and origin !="
-    ),
-    web("a rebound name is let in", "server.py", "if request.url.host not in _LOCAL:", "if False:"),
+    web("a page of another site is let in", "server.py", "(origin is not None and origin !=", "(False and origin !="),
+    web("a rebound name is let in", "server.py", "    if name not in _LOCAL:", "    if False:"),
     web("anybody is let in", "server.py", "        elif not scheme and self._anonymous:", "        elif not scheme:"),
     web("other hosts are listened to", "gateway.py", "    if not is_loopback:", "    if False:"),
 )

@@ -57,7 +57,7 @@ class Lamp(Thing):
     @action
     def burst(self, count: int) -> None:
         for number in range(count):
-            self.emit("overheated", float(number))
+            self.overheated.emit(float(number))
 
     @action(is_long=True)
     async def fade(self, to: int) -> int:
@@ -65,8 +65,7 @@ class Lamp(Thing):
         self.level = to
         return to
 
-    @event
-    def overheated(self) -> float: ...
+    overheated = event(float)
 
 
 class Gate(AppObject):

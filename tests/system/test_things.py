@@ -153,7 +153,8 @@ def test_properties_are_read_and_written(web: Web) -> None:
     ("method", "path", "body", "status", "words"),
     [
         ("PUT", BRIGHTNESS, 101, 400, "<= 100"),
-        ("PUT", BRIGHTNESS, b"{", 400, "the body is no JSON"),
+        ("PUT", BRIGHTNESS, b"{", 400, "the body is not valid JSON"),
+        ("PUT", BRIGHTNESS, b'"\xff"', 400, "the body is not valid JSON"),
         ("PUT", BRIGHTNESS, None, 400, "expected the value as JSON"),
         ("PUT", f"{LAMP}/properties/picture", "A", 400, "expected base64"),
         ("PUT", f"{LAMP}/properties/user", "eve", 405, "read only"),
@@ -163,9 +164,12 @@ def test_properties_are_read_and_written(web: Web) -> None:
         ("POST", f"{LAMP}/actions/burst", {"count": "many"}, 400, "argument 'count'"),
         ("POST", f"{LAMP}/actions/burst", [1], 400, "expected the input of the action as a JSON object"),
         ("POST", f"{LAMP}/actions/burst", b"x" * (1 << 21), 413, ""),
-        ("GET", f"{LAMP}/actions/fade/77", None, 404, "no invocation '77'"),
+        ("GET", f"{LAMP}/actions/fade/77", None, 404, "no invocation '77' of yours"),
+        ("POST", f"{LAMP}/actions/fade", {}, 400, "needs the parameter 'to'"),
+        ("POST", f"{LAMP}/actions/fade", {"to": 1, "by": 2}, 400, "has no parameter 'by'"),
+        ("GET", f"{OVERHEATED}?sub={'x' * 65}", None, 400, "at most 64 ASCII characters"),
         ("PATCH", BRIGHTNESS, 1, 405, ""),
-        ("GET", "/nowhere", None, 404, ""),
+        ("GET", "/nowhere", None, 404, "no such path: GET /things lists the things"),
     ],
 )
 def test_errors_are_problems(web: Web, method: str, path: str, body: Any, status: int, words: str) -> None:
@@ -175,9 +179,15 @@ def test_errors_are_problems(web: Web, method: str, path: str, body: Any, status
     assert answer.body["status"] == status and words in answer.body["detail"]
 
 
+def test_odd_headers_are_told_apart(web: Web) -> None:
+    """A host that is none, and a body that would have to be unpacked."""
+    assert web.ask("GET", LAMP, Host="\xff").status == 400
+    assert web.ask("PUT", BRIGHTNESS, 5, Content_Encoding="gzip").status == 415
+
+
 def test_nobody_is_served_without_a_token(house: System) -> None:
     """Nor learns which things there are."""
-    for web in (Web(house, token=None), Web(house, token="guess")):
+    for web in (Web(house, token=None), Web(house, token="guess"), Web(house, token="\xff\xfe")):
         for path in ("/things", LAMP, BRIGHTNESS, "/things/urn:dev:none"):
             answer = web.ask("GET", path)
             assert answer.status == 401 and answer.headers["WWW-Authenticate"] == "Bearer"
@@ -250,6 +260,25 @@ def test_a_loss_is_told(web: Web) -> None:
     event, _, lost = next(everything)
     rest = list(everything)
     assert event == "lost" and lost + len(rest) == 1_500 and rest[-1][2] == 1_499.0
+
+
+def test_a_notification_of_a_stranger_harms_nothing(house: System, web: Web) -> None:
+    """Anybody of the system may publish on the topic. Values that came later count as before."""
+    with house.connect() as client:
+        client.publish("things.notifications", nonsense=1)
+    for value in (41, 42):
+        assert web.ask("PUT", BRIGHTNESS, value).status == 204
+        assert web.ask("GET", BRIGHTNESS).body == value
+
+
+def test_long_polling_tells_what_it_cannot_know(web: Web) -> None:
+    """A queue of another process of the gateway may have missed messages; and a poll waits as long as its client says."""
+    opened = web.ask("GET", f"{OVERHEATED}?sub=0badc0de.7", Prefer="wait=1")
+    assert (opened.status, opened.headers["Lost"]) == (204, "unknown")
+    queue = f"{OVERHEATED}?sub=0badc0de.8"
+    assert web.ask("GET", queue, Prefer="wait=1").status == 204
+    web.ask("POST", f"{LAMP}/actions/burst", {"count": 2})
+    assert [web.ask("GET", queue).body for _ in range(2)] == [0.0, 1.0]
 
 
 def test_long_polling_misses_nothing(web: Web) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-#: Values kept. Beyond it the oldest are dropped, and read from their things again.
+#: Values kept. Beyond it the value that was added first is dropped, and read from its thing again.
 VALUES_MAX: Final = 1_000_000
 
 
@@ -26,6 +26,10 @@ class PropertyCache:
             del self._values[next(iter(self._values))]
         self._values[id, name] = process, data
 
+    def drop(self, id: str, name: str) -> None:
+        """The value is not known any more."""
+        self._values.pop((id, name), None)
+
     def get(self, id: str, name: str, process: str) -> bytes | None:
         """The value, if the process of the thing has published it."""
         found = self._values.get((id, name))
@@ -39,6 +43,10 @@ class PropertyCache:
             self._asked.clear()
         self._asked.add((id, process))
         return True
+
+    def ask_again(self, id: str, process: str) -> None:
+        """The thing could not be asked."""
+        self._asked.discard((id, process))
 
     def clear(self) -> None:
         """Messages were lost, so any value may be an old one."""

@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CatalogueEntry:
-    """One thing. `setters`: the operations that write its properties. `is_replicated`: other backplanes have one of this id,
-    so its notifications may be of another one than the next call reaches.
+    """One thing. `setters`: the operations that write its properties. `is_replicated`: several backplanes serve this id, so a
+    notification and the next call may come from different replicas.
     """
 
     id: str
@@ -36,7 +36,7 @@ class CatalogueEntry:
 
 
 class Catalogue:
-    """The things that are known. `ask(route)` calls an operation."""
+    """Maps ids of things to components, keys and models. `ask(route)` calls an operation."""
 
     def __init__(self, ask: Callable[[str], Awaitable[Any]]) -> None:
         self._ask = ask
@@ -46,7 +46,7 @@ class Catalogue:
         self._reported: set[str] = set()
 
     async def refresh(self, directory: Directory, *, is_thorough: bool) -> None:
-        """Ask the backplanes that are new; `is_thorough`: all of them, since things may have come and gone.
+        """Ask the backplanes that have started; with `is_thorough` all of them, since things may have come and gone.
 
         For a backplane that does not answer, its last answer stays.
         """
@@ -66,7 +66,15 @@ class Catalogue:
                 raise answer
             else:
                 self._listed[place] = answer
-        self._listed = {place: self._listed[place] for place in places if place in self._listed}
+        # A backplane that starts again keeps its things until it has said which it has now.
+        newest: dict[str, tuple[str, int]] = {}
+        for place in self._listed:
+            newest[place[0]] = max(newest.get(place[0], place), place)
+        self._listed = {
+            place: said
+            for place, said in self._listed.items()
+            if place[0] in directory.backplanes and newest[place[0]] == place
+        }
         self._join()
 
     def is_current(self, entry: CatalogueEntry, directory: Directory) -> bool:
@@ -76,19 +84,20 @@ class Catalogue:
 
     def _join(self) -> None:
         things: dict[str, CatalogueEntry] = {}
-        for (backplane, generation), said in self._listed.items():
+        for (backplane, generation), said in sorted(self._listed.items(), key=lambda each: each[0]):
             for id, component, key, kind in said["things"]:
                 known = things.get(id)
-                if known is not None and known.component != component and id not in self._reported:
-                    self._reported.add(id)
-                    log.warning(
-                        "two things have the id %s: that of component %s is served, and that of %s is not: give one"
-                        " another key", id, known.component, component,
-                    )  # fmt: skip
-                if known is not None and known.component != component:
+                is_replica = known is not None and (known.component, known.key) == (component, key)
+                if known is not None and not is_replica:
+                    if id not in self._reported:
+                        self._reported.add(id)
+                        log.warning(
+                            "two things have the id %s: that of component %s is served, and that of %s is not: give one"
+                            " another key", id, known.component, component,
+                        )  # fmt: skip
                     continue
                 things[id] = CatalogueEntry(
                     id, component, key, backplane, generation, said["process"], said["models"][kind],
-                    said["setters"][kind], is_replicated=known is not None,
+                    said["setters"][kind], is_replicated=is_replica,
                 )  # fmt: skip
         self.things = things

@@ -27,8 +27,9 @@ def path_of(id: str) -> str:
 
 
 def description_of(id: str, model: Mapping[str, Any], base: str, subscriber: str, *, is_secured: bool) -> Description:
-    """The Thing Description. `base`: the gateway's own address, with a slash at its end. `subscriber`: names the queue of the
-    client that asked: two clients with one description would else share their messages. `is_secured`: tokens are asked for.
+    """The Thing Description. `base`: the gateway's own address, with a slash at its end. `subscriber`: the id of the
+    long-polling queue in this description; each retrieval gets a new one, so that clients do not take each other's messages.
+    `is_secured`: tokens are asked for.
     """
     said, types = model["@context"], [each for each in model["@type"] if each != "tm:ThingModel"]
     prefixes = said[1:] if isinstance(said, list) else []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Mapping
-from typing import Final
 
 from ...objects.component import Component
 from ...objects.operation import operation
@@ -17,23 +16,30 @@ except ModuleNotFoundError as error:
         raise
     raise ModuleNotFoundError("the gateway needs aiohttp: pip install 'appbackplane[web]'", name="aiohttp") from error
 
-#: Connections that the kernel keeps until they are accepted: with aiohttp's 128, ten thousand took 36 s.
-BACKLOG: Final = 4_096
-#: Seconds for requests under way when the gateway stops.
-CLOSE_S: Final = 2.0
+#: Seconds that requests under way have when the gateway stops, and that the end of its thread is waited for.
+CLOSE_S, STOP_S = 1.0, 3.0
 
 
 class Gateway(Component):
     """Give it a backplane of its own: `[backplane.web] components = ["appbackplane.runtime.things.web:Gateway"]`.
 
-    listen: HOST:PORT; port 0: a free one (`gateway.address` tells which). Without TLS the host is a loopback address.
-    tokens: name of each user to the SHA-256 of his bearer token, in hexadecimal digits. anonymous: whether those without a
-    token may use everything, as "anonymous". Otherwise requests without a known token get 401.
+    listen: HOST:PORT; port 0: a free one (`gateway.address` tells which). The gateway has no TLS, so the host is a loopback
+    address. base: the address under which clients reach it, such as that of a server with TLS before it.
+    tokens: name of each user to the SHA-256 of their bearer token, in hexadecimal digits. anonymous: serve requests without a
+    token, with the principal "anonymous". A request with an unknown token gets 401, and so does one without a token otherwise.
     """
 
     def __init__(
-        self, listen: str = "127.0.0.1:8080", tokens: Mapping[str, str] | None = None, anonymous: bool = False
+        self,
+        listen: str = "127.0.0.1:8080",
+        tokens: Mapping[str, str] | None = None,
+        anonymous: bool = False,
+        base: str = "",
     ) -> None:
+        if base and not (base.startswith(("http://", "https://")) and base.endswith("/")):
+            raise ValueError(f"base = {base!r}: expected an address with a slash at its end: https://things.example/")
+        self._base = base
+        self._listen = listen
         self._host_name, self._port = _loopback(listen)
         self._tokens = _by_digest(tokens or {})
         self._anonymous = anonymous
@@ -43,19 +49,24 @@ class Gateway(Component):
     def on_primary(self) -> None:
         """Listen. Raises OSError if the address is in use."""
         family = socket.AF_INET6 if ":" in self._host_name else socket.AF_INET
-        listening = socket.create_server((self._host_name, self._port), family=family, backlog=BACKLOG)
+        try:
+            listening = socket.create_server((self._host_name, self._port), family=family)
+        except OSError as error:
+            raise OSError(
+                error.errno, f"listen = {self._listen!r}: {error.strerror}: give the gateway another port"
+            ) from None
         self._socket = listening
-        server = Server(self._platform.run_dir, self._tokens, anonymous=self._anonymous)
-        self._thread = ServerThread(server, listening, name=f"{self.name}.http")
+        server = Server(self._platform.run_dir, self._tokens, anonymous=self._anonymous, base=self._base)
+        self._thread = ServerThread(server, listening, f"{self.name}.http", CLOSE_S)
         self._thread.start()
 
     def on_secondary(self) -> None:
-        """Stop listening: another one serves."""
-        self._stop(CLOSE_S)
+        """Stop listening: another replica serves."""
+        self._stop(STOP_S)
 
     def on_down(self) -> None:
         """Stop listening, and end the requests under way."""
-        self._stop(CLOSE_S)
+        self._stop(STOP_S)
 
     def _ends(self, limit_s: float) -> None:
         self._stop(limit_s)
@@ -70,7 +81,7 @@ class Gateway(Component):
 
     @operation(priority=2, idempotent=True)
     def address(self) -> str:
-        """Where it listens: "http://127.0.0.1:8080/"; "": nowhere."""
+        """The base URL on this host, "http://127.0.0.1:8080/"; empty while it is not listening."""
         if self._socket is None:
             return ""
         host, port = self._socket.getsockname()[:2]

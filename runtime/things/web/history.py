@@ -10,36 +10,45 @@ import asyncio
 from collections import deque
 from typing import Final, NamedTuple
 
-#: Messages kept of one property or event. A burst of more is told as a loss to subscribers that had not read the first of it.
+#: Messages kept per property or event, and their bytes. A slower subscriber is told how many it lost.
 MESSAGES_MAX: Final = 1_024
+BYTES_MAX: Final = 4 << 20
 
 
 class HistoryEntry(NamedTuple):
-    """One message: its number, from 1, and its data as JSON."""
+    """One message: its number, from 1, and its data as JSON. None: messages were lost here, and nobody knows how many."""
 
     number: int
-    data: bytes
+    data: bytes | None
 
 
 class History:
     """The last messages, the newest last."""
 
     def __init__(self) -> None:
-        self._entries: deque[HistoryEntry] = deque(maxlen=MESSAGES_MAX)
+        self._entries: deque[HistoryEntry] = deque()
+        self._bytes = 0
         self.last = 0
+        self.is_closed = False
         self._waiting: set[asyncio.Future[None]] = set()
 
-    def add(self, data: bytes) -> None:
+    def add(self, data: bytes | None) -> None:
         """Add a message, and wake all waiting subscribers."""
         self.last += 1
-        self._entries.append(HistoryEntry(self.last, data))
-        for waiter in self._waiting:
-            if not waiter.done():
-                waiter.set_result(None)
-        self._waiting.clear()
+        entries = self._entries
+        entries.append(HistoryEntry(self.last, data))
+        self._bytes += len(data or b"")
+        while len(entries) > MESSAGES_MAX or (self._bytes > BYTES_MAX and len(entries) > 1):
+            self._bytes -= len(entries.popleft().data or b"")
+        self._wake()
+
+    def close(self) -> None:
+        """Nothing more will come: the thing is gone."""
+        self.is_closed = True
+        self._wake()
 
     def after(self, number: int) -> tuple[HistoryEntry | None, int]:
-        """The first message behind `number`, and how many before it are lost. (None, 0): there is none yet."""
+        """The first message after `number`, and how many before it are lost. (None, 0): there is none yet."""
         entries = self._entries
         if not entries or entries[-1].number <= number:
             return None, 0
@@ -49,13 +58,21 @@ class History:
         return entries[number + 1 - first], 0
 
     async def wait(self) -> None:
-        """Return at the next message."""
+        """Return at the next message, or when the history is closed."""
+        if self.is_closed:
+            return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.add(waiter)
         try:
             await waiter
         finally:
             self._waiting.discard(waiter)
+
+    def _wake(self) -> None:
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiting.clear()
 
 
 def event_id(epoch: str, number: int) -> str:
@@ -64,6 +81,6 @@ def event_id(epoch: str, number: int) -> str:
 
 
 def number_of(id: str, epoch: str) -> int | None:
-    """The number in such an id; None: it is of another process, or none at all."""
+    """The number in such an id; None if the id is malformed or from another gateway process."""
     said, _, number = id.partition("-")
     return int(number) if said == epoch and number.isascii() and number.isdigit() and len(number) < 19 else None

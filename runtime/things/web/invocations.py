@@ -1,4 +1,4 @@
-"""Invocations: long actions that were answered before they have ended, and their ends (W3C WoT TD 1.1, ActionStatus)."""
+"""Invocations: state and results of long actions, for requests of their ActionStatus (W3C WoT TD 1.1)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from appbackplane.transport.errors import BackplaneError, Busy
 
 from .problems import problem_of
 
-#: Invocations kept: beyond it the oldest that has ended is forgotten, and if all run a new one is refused.
+#: Most invocations kept. When full, the oldest finished one is dropped; if all are running, `begin` raises `Busy`.
 INVOCATIONS_MAX: Final = 1_000
 
 
@@ -42,25 +42,25 @@ class Invocation:
 class Invocations:
     """The invocations that are kept, by path."""
 
-    def __init__(self) -> None:
+    def __init__(self, epoch: str) -> None:
+        """`epoch` names the gateway's process: an invocation of another process must not be taken for one of this."""
+        self._epoch = epoch
         self._kept: dict[str, Invocation] = {}
         self._numbers = itertools.count(1)
 
     def begin(self, path: str, principal: str, requested: str, call: Coroutine[Any, Any, Any]) -> Invocation:
-        """Begin one. Raises `Busy` if as many as are kept are running."""
+        """Begin one. Raises `Busy` if `INVOCATIONS_MAX` are running."""
         if len(self._kept) >= INVOCATIONS_MAX:
             ended = next((href for href, each in self._kept.items() if each.task.done()), None)
             if ended is None:
                 call.close()
-                raise Busy(
-                    f"{INVOCATIONS_MAX:,} actions are running that were answered before their end", retry_after=1.0
-                )
+                raise Busy(f"the gateway already runs {INVOCATIONS_MAX:,} long actions, its maximum", retry_after=1.0)
             del self._kept[ended]
-        href = f"{path}/{next(self._numbers)}"
+        href = f"{path}/{self._epoch}-{next(self._numbers)}"
         task = asyncio.ensure_future(call)
         task.add_done_callback(
             lambda ended: None if ended.cancelled() else ended.exception()
-        )  # it is told when asked for
+        )  # retrieved, so that asyncio does not log it
         self._kept[href] = Invocation(href, principal, requested, task)
         return self._kept[href]
 

@@ -1,4 +1,4 @@
-"""Problems: how the end of a call is told over HTTP, as problem details (RFC 9457)."""
+"""Problems: maps errors of calls to HTTP problem details (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from appbackplane.transport.errors import BackplaneError, Status
 
-#: The HTTP status of each status of a call. 499 is nginx's: nobody reads it any more.
+#: The HTTP status of each status of a call. 499 is nginx's code for a client that has closed its connection.
 HTTP_STATUS: Final = {
     Status.INVALID_ARGUMENT: 400,
     Status.PERMISSION_DENIED: 403,
@@ -41,5 +41,5 @@ def problem_of(error: BackplaneError) -> tuple[int, dict[str, Any], dict[str, st
 
 
 def problem(status: int, detail: str, **members: Any) -> dict[str, Any]:
-    """The members of a problem. Without a `type` it says no more than its status."""
+    """The members of a problem. Without a `type` its status alone classifies it (RFC 9457, section 4.2.1)."""
     return {"type": "about:blank", "status": status, "detail": detail} | members

@@ -1,99 +1,126 @@
 """Server: the HTTP side of a gateway, on an event loop in a thread of its own, as a client of the system.
 
-Paths are those that the Thing Descriptions say (forms.py). Every error is a problem (RFC 9457). A request that its client gives
-up cancels its call.
+Paths are those that the Thing Descriptions name (forms.py). Every error is a problem (RFC 9457). To close a connection cancels
+its call; long actions go on until they are deleted.
 """
 
 from __future__ import annotations
 
 import asyncio
-import binascii
 import datetime
 import hashlib
 import logging
 import os
+import re
 import socket
 import threading
 from base64 import b64decode
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any, Final
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
 import msgspec
 from aiohttp import hdrs, web
 
 from appbackplane.transport import call_checks
 from appbackplane.transport.async_client import connect_async
-from appbackplane.transport.errors import BackplaneError, InvalidArgument, NotFound
+from appbackplane.transport.directory import Directory
+from appbackplane.transport.errors import BackplaneError, InvalidArgument, NotFound, Unavailable
 
 from ..thing import NOTIFICATIONS
 from .cache import PropertyCache
 from .catalogue import Catalogue, CatalogueEntry
 from .forms import JSON, description_of, path_of
-from .history import History, event_id, number_of
+from .history import History, HistoryEntry, event_id, number_of
 from .invocations import Invocations
 from .problems import problem, problem_of
 
 #: Largest body of a request, bytes: that of a property or of an action's input.
 BODY_BYTES_MAX: Final = 1 << 20
-#: Seconds after which the things are listed again, if somebody asks for one that is not known, or for all.
+#: Least seconds between two full listings; requests for an unknown id or for all things cause one.
 LIST_AGAIN_S: Final = 1.0
+#: Seconds between two looks whether a backplane has started.
+WATCH_S: Final = 0.25
+#: Connections that the kernel keeps until they are accepted: with aiohttp's 128, ten thousand took 36 s.
+BACKLOG: Final = 4_096
 #: Seconds without a message after which a stream sends a comment, so that a connection that is cut is noticed.
 COMMENT_S: Final = 30.0
-#: Seconds until a message must have left for a subscriber; one that reads nothing is cut then.
+#: Seconds that a write to a subscriber may block before its connection is ended, and bytes of one write, but for one message.
 WRITE_S: Final = 30.0
-#: Places of long-polling subscribers that are kept. The one that polled longest ago begins anew.
+WRITE_BYTES_MAX: Final = 64 << 10
+#: Most places of long-polling subscribers. The least recently used is forgotten, and begins at the newest message.
 SUBSCRIBERS_MAX: Final = 100_000
+#: Most characters of the id of a queue.
+QUEUE_MAX: Final = 64
 #: Things in one answer, unless the client asks for fewer.
 PAGE_MAX: Final = 1_000
 
-#: Values of the header Host that are remembered: a few names, with any port.
-LOCAL_HOSTS_MAX: Final = 100
+_HOST: Final = re.compile(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
 #: Hosts that are this one.
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
+_HINTS: Final = {404: "no such path: GET /things lists the things, and their forms the paths"}
 _PROBLEM: Final = "application/problem+json"
 _TD: Final = "application/td+json"
 _encode = msgspec.json.encode
 log = logging.getLogger(__name__)
 
 
+class Polled(NamedTuple):
+    """A message that a poll has found. `lost`: messages missing before it; None: nobody knows how many."""
+
+    entry: HistoryEntry
+    lost: int | None
+
+
 class Server:
     """The request handlers and their shared state. All run in one event loop."""
 
-    def __init__(self, system: str, tokens: Mapping[str, str], *, anonymous: bool) -> None:
-        """`system`: its run directory. `tokens`: users by the digests of their tokens."""
+    def __init__(self, system: str, tokens: Mapping[str, str], *, anonymous: bool, base: str = "") -> None:
+        """`system`: its run directory. `tokens`: users by the digests of their tokens. `base`: the address under which clients
+        reach the gateway, with a slash at its end; "": that of their request.
+        """
         self._system = system
+        self._base = base
         self._tokens = tokens
         self._anonymous = anonymous
-        #: Of the ids of messages: numbers of another process of this gateway mean nothing here.
+        #: Random prefix of ids of messages, so that ids from before a restart are recognised.
         self._epoch = os.urandom(4).hex()
         self._cache = PropertyCache()
         self._histories: dict[tuple[str, str, str], History] = {}
-        self._places: OrderedDict[tuple[str, str], int] = OrderedDict()
-        self._invocations = Invocations()
-        #: Values of the header Host that name this host; to parse one takes 10 us.
-        self._local_hosts: set[str] = set()
+        #: By user, queue and path: the number of the last message that was answered.
+        self._places: OrderedDict[tuple[str, str, str], int] = OrderedDict()
+        self._invocations = Invocations(self._epoch)
         self._listed_s = -LIST_AGAIN_S
         self._version = -1
-        self._listing = asyncio.Lock()
+        #: The listing under way, and whether it is thorough.
+        self._listing: tuple[asyncio.Task[None], bool] | None = None
 
     async def serve(self, listening: socket.socket, stopping: asyncio.Event, limit_s: float) -> None:
         """Serve until `stopping` is set; requests under way then have `limit_s` seconds."""
         async with await connect_async(self._system, timeout=30.0) as client:
             self._client = client
             self._catalogue = Catalogue(self._list)
-            subscription = await client.subscribe(NOTIFICATIONS)
-            hearing = asyncio.create_task(self._hear(subscription))
+            # Malformed requests are the client's concern, and a log line with a traceback for each would be a flood.
+            logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
+            tasks = [asyncio.create_task(self._hear(stopping)), asyncio.create_task(self._watch(stopping))]
             runner = web.AppRunner(
-                self._application(), access_log=None, handler_cancellation=True, shutdown_timeout=limit_s
-            )
+                self._application(), access_log=None, handler_cancellation=True, shutdown_timeout=limit_s,
+                auto_decompress=False,
+            )  # fmt: skip
             await runner.setup()
             try:
-                await web.SockSite(runner, listening).start()
+                # asyncio accepts as many connections in one go as its backlog says, also where no descriptor is left.
+                await web.SockSite(runner, listening, backlog=128).start()
+                listening.listen(BACKLOG)
                 await stopping.wait()
             finally:
-                hearing.cancel()
+                for task in tasks:
+                    task.cancel()
                 self._invocations.cancel_all()
+                for history in self._histories.values():
+                    history.close()
                 await runner.cleanup()
 
     def _application(self) -> web.Application:
@@ -119,6 +146,8 @@ class Server:
     @web.middleware
     async def _guard(self, request: web.Request, handler: Any) -> web.StreamResponse:
         try:
+            if not _HOST.fullmatch(request.host):
+                raise web.HTTPBadRequest(text="the header Host names no host")
             request["principal"] = self._principal(request)
             response: web.StreamResponse = await handler(request)
             return response
@@ -128,46 +157,31 @@ class Server:
         except web.HTTPException as error:
             if error.status < 400:
                 raise
-            headers = {
-                name: error.headers[name] for name in (hdrs.ALLOW, hdrs.WWW_AUTHENTICATE) if name in error.headers
-            }
-            return _problem(error.status, problem(error.status, error.text or error.reason), headers)
+            told = (hdrs.ALLOW, hdrs.WWW_AUTHENTICATE)
+            is_said = error.text and not error.text.startswith(f"{error.status}: ")
+            detail = error.text if is_said else _HINTS.get(error.status, error.reason)
+            headers = {str(name): error.headers[name] for name in told if name in error.headers}
+            return _problem(error.status, problem(error.status, detail or ""), headers)
         except ConnectionError:
             raise
-        except (
-            Exception
-        ):  # the edge: a bug of ours must not end other requests, nor tell a stranger how it looks inside
+        except Exception:  # the edge: an internal error must not end other requests or reveal internals
             log.exception("%s %s failed", request.method, request.path)
-            return _problem(500, problem(500, "the gateway failed: its log says how"))
+            return _problem(500, problem(500, "internal error in the gateway: see its log (appbackplane logs)"))
 
     def _principal(self, request: web.Request) -> str:
         scheme, _, token = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
         if scheme.lower() == "bearer":
-            user = self._tokens.get(hashlib.sha256(token.strip().encode()).hexdigest())
+            digest = hashlib.sha256(token.strip().encode("utf-8", "surrogateescape")).hexdigest()
+            user = self._tokens.get(digest)
             if user is not None:
                 return user
         elif not scheme and self._anonymous:
-            self._expect_local(request)
+            _expect_local(request)
             return "anonymous"
         raise web.HTTPUnauthorized(
             text="a known bearer token is needed: Authorization: Bearer TOKEN",
             headers={hdrs.WWW_AUTHENTICATE: "Bearer"},
         )
-
-    def _expect_local(self, request: web.Request) -> None:
-        """Refuse requests that a page of another site makes a browser send: without tokens they look like the user's own.
-
-        The check of the host stops DNS rebinding, and that of the origin stops requests across sites.
-        """
-        host = request.host
-        if host not in self._local_hosts:
-            if request.url.host not in _LOCAL:
-                raise web.HTTPForbidden(text=f"without a token the gateway is reached as {' or '.join(_LOCAL)} alone")
-            if len(self._local_hosts) < LOCAL_HOSTS_MAX:
-                self._local_hosts.add(host)
-        origin = request.headers.get(hdrs.ORIGIN)
-        if origin is not None and origin != f"{request.scheme}://{host}":
-            raise web.HTTPForbidden(text=f"a page of {origin} may send nothing here without a token")
 
     # -- things -------------------------------------------------------------------------------------------------------
 
@@ -175,28 +189,69 @@ class Server:
         return await self._client.call(route, timeout=5.0)
 
     async def _refresh(self, *, is_thorough: bool) -> None:
-        async with self._listing:
-            directory, now_s = await self._client.directory(), asyncio.get_running_loop().time()
-            is_thorough = is_thorough and now_s - self._listed_s >= LIST_AGAIN_S
-            if not is_thorough and directory.version == self._version:
-                return
+        """List the things of backplanes that have started; `is_thorough`: of all, at most once in `LIST_AGAIN_S`.
+
+        One listing at a time serves all requests, and goes on when its first request is given up.
+        """
+        is_thorough = is_thorough and asyncio.get_running_loop().time() - self._listed_s >= LIST_AGAIN_S
+        directory = await self._client.directory()
+        if not is_thorough and directory.version == self._version:
+            return
+        if self._listing is None or (is_thorough and not self._listing[1]):
+            task = asyncio.create_task(self._relist(directory, is_thorough=is_thorough))
+            self._listing = task, is_thorough
+        await asyncio.shield(self._listing[0])
+
+    async def _relist(self, directory: Directory, *, is_thorough: bool) -> None:
+        this = self._listing
+        try:
+            await self._catalogue.refresh(directory, is_thorough=is_thorough)
             self._version = directory.version
             if is_thorough:
-                self._listed_s = now_s
-            await self._catalogue.refresh(directory, is_thorough=is_thorough)
+                self._listed_s = asyncio.get_running_loop().time()
+        finally:
+            if self._listing is this:
+                self._listing = None
+        for entry in self._catalogue.things.values():
+            await self._ask_for_values(entry)
+        for (id, kind, name), history in [*self._histories.items()]:
+            if id not in self._catalogue.things:
+                history.close()
+                del self._histories[id, kind, name]
+
+    async def _ask_for_values(self, entry: CatalogueEntry) -> None:
+        """Have a new thing publish its observable properties, so that later reads need not wait for its actions."""
+        is_observed = any(said.get("observable") for said in entry.model.get("properties", {}).values())
+        if is_observed and not entry.is_replicated and self._cache.is_to_ask(entry.id, entry.process):
+            try:
+                await self._client.cast(f"{entry.component}.notify_all", key=entry.key)
+            except BackplaneError:  # it is asked again with the next read
+                self._cache.ask_again(entry.id, entry.process)
+
+    async def _watch(self, stopping: asyncio.Event) -> None:
+        """List the things of each backplane that starts, without waiting for a request."""
+        while True:
+            try:
+                await self._refresh(is_thorough=False)
+            except BackplaneError as error:
+                log.debug("the things are not listed: %s", error)
+            await _pause(stopping)
 
     async def _thing(self, request: web.Request) -> CatalogueEntry:
-        """The thing of a path, in the process in which it lives now. Raises `NotFound`."""
+        """The thing of a path, in the process in which it lives now. Raises `NotFound`, or `Unavailable` while it starts."""
         id = request.match_info["id"]
         found = self._catalogue.things.get(id)
         directory = self._client._session.directory  # the newest that has come; None: the system is gone
-        if found is None or directory is None or not self._catalogue.is_current(found, directory):
-            await self._refresh(is_thorough=False)
-            if id not in self._catalogue.things:
-                await self._refresh(is_thorough=True)
-            found = self._catalogue.things.get(id)
+        if found is not None and directory is not None and self._catalogue.is_current(found, directory):
+            return found
+        await self._refresh(is_thorough=False)
+        if id not in self._catalogue.things:
+            await self._refresh(is_thorough=True)
+        found = self._catalogue.things.get(id)
         if found is None:
             raise NotFound(f"no thing {id!r}: GET /things lists all")
+        if not self._catalogue.is_current(found, await self._client.directory()):
+            raise Unavailable(f"backplane {found.backplane} of this thing is starting again", retry_after=WATCH_S)
         return found
 
     async def _list_all(self, request: web.Request) -> web.Response:
@@ -217,8 +272,9 @@ class Server:
         return web.Response(body=body, content_type=_TD, headers={hdrs.CACHE_CONTROL: "private, no-store"})
 
     def _description(self, request: web.Request, entry: CatalogueEntry) -> dict[str, Any]:
-        base = f"{request.scheme}://{request.host}/"
-        return description_of(entry.id, entry.model, base, os.urandom(8).hex(), is_secured=not self._anonymous)
+        base = self._base or f"{request.scheme}://{request.host}/"
+        queue = f"{self._epoch}.{os.urandom(8).hex()}"
+        return description_of(entry.id, entry.model, base, queue, is_secured=not self._anonymous)
 
     # -- properties ---------------------------------------------------------------------------------------------------
 
@@ -242,8 +298,7 @@ class Server:
             cached = self._cache.get(entry.id, name, entry.process)
             if cached is not None:
                 return cached
-            if self._cache.is_to_ask(entry.id, entry.process):
-                await self._client.cast(f"{entry.component}.notify_all", key=entry.key)
+            await self._ask_for_values(entry)
         return _encode(await self._call(request, entry, name, {}))
 
     async def _write(self, request: web.Request) -> web.Response:
@@ -269,13 +324,20 @@ class Server:
             arguments = {}
         if type(arguments) is not dict:
             raise InvalidArgument("expected the input of the action as a JSON object in the body")
-        call = self._call(request, entry, name, arguments, said.get("input", {}).get("properties", {}))
+        schemas = said.get("input", {}).get("properties", {})
         if said["synchronous"]:
-            result = await call
+            result = await self._call(request, entry, name, arguments, schemas)
             if "output" not in said:
                 return web.Response(status=204)
             return web.Response(body=_encode(result), content_type=JSON)
-        path = f"/{path_of(entry.id)}/actions/{name}"
+        for parameter in arguments:
+            if parameter not in schemas:
+                raise InvalidArgument(f"action {name!r} has no parameter {parameter!r}")
+        for parameter in said.get("input", {}).get("required", ()):
+            if parameter not in arguments:
+                raise InvalidArgument(f"action {name!r} needs the parameter {parameter!r}")
+        path = f"/{path_of(entry.id)}/actions/{quote(name, safe='')}"
+        call = self._call(request, entry, name, arguments, schemas, timeout_s=call_checks.TIMEOUT_MAX_S)
         requested = datetime.datetime.now(datetime.UTC).isoformat()
         begun = self._invocations.begin(path, request["principal"], requested, call)
         return web.Response(
@@ -291,11 +353,11 @@ class Server:
 
     def _begun(self, request: web.Request) -> Any:
         match = request.match_info
-        href = f"/{path_of(match['id'])}/actions/{match['name']}/{match['number']}"
+        href = f"/{path_of(match['id'])}/actions/{quote(match['name'], safe='')}/{match['number']}"
         found = self._invocations.find(href, request["principal"])
         if found is None:
             raise NotFound(
-                f"no invocation {match['number']!r} of this action that you have begun, or it ended long ago"
+                f"no invocation {match['number']!r} of yours: unknown, expired, or lost when the gateway ended"
             )
         return found
 
@@ -306,37 +368,57 @@ class Server:
         operation: str,
         arguments: dict[str, Any],
         schemas: Mapping[str, Any] | None = None,
+        timeout_s: float | None = None,
     ) -> Any:
         for name, schema in (schemas or {}).items():
-            if schema.get("contentEncoding") == "base64" and isinstance(arguments.get(name), str):
-                arguments[name] = _bytes(name, arguments[name])
+            if name in arguments:
+                arguments[name] = _from_json(arguments[name], schema, name)
+        timeout_s = _timeout_s(request) if timeout_s is None else timeout_s
         spec = call_checks.asked(
-            f"{entry.component}.{operation}",
-            entry.key,
-            _priority(request),
-            _timeout_s(request),
-            arguments,
-            {},
-            None,
-            False,
+            f"{entry.component}.{operation}", entry.key, _priority(request), timeout_s, arguments, {}, None, False
         )
         spec.principal = request["principal"]
         return await self._client._call(spec)
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
-    async def _hear(self, subscription: Any) -> None:
-        async for message in subscription:
-            if message.lost:
-                log.warning("%d notifications of things were lost: values are read anew", message.lost)
-                self._cache.clear()
-            body = message.body
-            id, kind, name, data = body["thing"], body["kind"], body["name"], _encode(body["data"])
-            if kind == "property":
-                self._cache.put(id, name, body["process"], data)
-            history = self._histories.get((id, "properties" if kind == "property" else "events", name))
-            if history is not None:
-                history.add(data)
+    async def _hear(self, stopping: asyncio.Event) -> None:
+        """Take the notifications of all things, for as long as the gateway serves."""
+        while True:
+            try:
+                async with await self._client.subscribe(NOTIFICATIONS) as subscription:
+                    async for message in subscription:
+                        if message.lost:
+                            self._lost(message.lost)
+                        self._take(message.body)
+            except BackplaneError as error:
+                log.warning("notifications of things are not heard: %s", error)
+            self._lost(0)
+            await _pause(stopping)
+
+    def _lost(self, count: int) -> None:
+        """Notifications are lost: values may be old, and subscribers learn it."""
+        if count:
+            log.warning("%d notifications of things were lost: values are read anew", count)
+        self._cache.clear()
+        for history in self._histories.values():
+            history.add(None)
+
+    def _take(self, body: Mapping[str, Any]) -> None:
+        try:
+            id, kind, name, process = body["thing"], body["kind"], body["name"], body["process"]
+            is_known, data = body["is_known"], _encode(body["data"])
+        except Exception:  # the edge: anybody may publish on the topic, and values may be of any kind
+            log.warning("a notification that no thing has sent is dropped: %.100s", body)
+            return
+        if kind == "property":
+            if not is_known:
+                self._cache.drop(id, name)
+                return
+            self._cache.put(id, name, process, data)
+        history = self._histories.get((id, "properties" if kind == "property" else "events", name))
+        if history is not None:
+            history.add(data)
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         entry = await self._thing(request)
@@ -350,83 +432,110 @@ class Server:
             return await self._poll(request, history, subscriber)
         return await self._send_events(request, history)
 
-    async def _poll(self, request: web.Request, history: History, subscriber: str) -> web.Response:
-        """Long polling: one message an answer. A HEAD, or the first poll, is the beginning."""
-        place = subscriber, request.path
-        number = self._places.setdefault(place, history.last)
+    async def _poll(self, request: web.Request, history: History, queue: str) -> web.Response:
+        """Long polling: one message an answer, at most once. A HEAD, or the first poll, opens the queue."""
+        if len(queue) > QUEUE_MAX or not queue.isascii():
+            raise InvalidArgument(f"sub: expected at most {QUEUE_MAX} ASCII characters")
+        place = request["principal"], queue, request.path
+        lost: int | None = 0
+        if place not in self._places:
+            if queue.partition(".")[0] != self._epoch:
+                lost = None  # a queue of a gateway that has ended, or of somebody's own making
+            self._places[place] = history.last
         self._places.move_to_end(place)
         if len(self._places) > SUBSCRIBERS_MAX:
             self._places.popitem(last=False)
         if request.method == hdrs.METH_HEAD:
             return web.Response(content_type=JSON)
-        while True:
-            found, lost = history.after(number)
-            if found is not None:
-                break
-            await history.wait()
-        self._places[place] = found.number
-        headers: dict[str, str] = {
-            hdrs.ETAG: f'"{event_id(self._epoch, found.number)}"',
-            hdrs.CACHE_CONTROL: "no-store",
-        }
-        if lost:
-            headers["Lost"] = str(lost)
-        return web.Response(body=found.data, content_type=JSON, headers=headers)
+        found = await self._next(request, history, place)
+        headers = {"Cache-Control": "no-store"}
+        if found is not None:
+            headers["ETag"] = f'"{event_id(self._epoch, found.entry.number)}"'
+            lost = None if lost is None or found.lost is None else lost + found.lost
+        if lost != 0:
+            headers["Lost"] = "unknown" if lost is None else str(lost)
+        if found is None:
+            return web.Response(status=204, headers=headers)
+        return web.Response(body=found.entry.data, content_type=JSON, headers=headers)
+
+    async def _next(self, request: web.Request, history: History, place: tuple[str, str, str]) -> Polled | None:
+        """The next message of a queue; None: there was none in the time that the client waits."""
+        lost: int | None = 0
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_wait_s(request)):
+                while True:
+                    found, missed = history.after(self._places.get(place, history.last))
+                    if found is None:
+                        if history.is_closed:
+                            raise NotFound("the thing is gone")
+                        await history.wait()
+                        continue
+                    self._places[place] = found.number
+                    lost = None if lost is None or found.data is None else lost + missed
+                    if found.data is not None:
+                        return Polled(found, lost)
+        return None
 
     async def _send_events(self, request: web.Request, history: History) -> web.StreamResponse:
-        """Server-sent events. An event `lost` says how many are missing, or that nobody knows: the gateway is another one."""
+        """Server-sent events. An event `lost` carries the number of missed messages, or null where nobody knows it."""
         response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream", hdrs.CACHE_CONTROL: "no-store"})
         number, opening = history.last, b": open\n\n"
         last_id = request.headers.get("Last-Event-ID")
         if last_id is not None:
             known = number_of(last_id, self._epoch)
             if known is None:
-                opening += b"event: lost\ndata: null\n\n"
+                opening += _lost_event(None)
             else:
                 number = min(known, history.last)
         await response.prepare(request)
         if request.method == hdrs.METH_HEAD:
             return response
-        await _send(response, opening)
+        await _send(request, response, opening)
         while True:
-            parts = []
-            while True:
+            part = bytearray()
+            while len(part) < WRITE_BYTES_MAX:
                 found, lost = history.after(number)
                 if found is None:
                     break
                 if lost:
-                    parts.append(b"event: lost\ndata: %d\n\n" % lost)
-                parts.append(b"id: %s\ndata: %s\n\n" % (event_id(self._epoch, found.number).encode(), found.data))
+                    part += _lost_event(lost)
+                if found.data is None:
+                    part += _lost_event(None)
+                else:
+                    part += b"id: %s\ndata: %s\n\n" % (event_id(self._epoch, found.number).encode(), found.data)
                 number = found.number
-            if parts:
-                await _send(response, b"".join(parts))
-                continue
-            try:
-                async with asyncio.timeout(COMMENT_S):
-                    await history.wait()
-            except TimeoutError:
-                await _send(response, b":\n\n")
+            if part:
+                await _send(request, response, bytes(part))
+            elif history.is_closed:
+                return response
+            else:
+                try:
+                    async with asyncio.timeout(COMMENT_S):
+                        await history.wait()
+                except TimeoutError:
+                    await _send(request, response, b":\n\n")
 
 
 class ServerThread:
     """The thread of a server's event loop."""
 
-    def __init__(self, server: Server, listening: socket.socket, name: str) -> None:
+    def __init__(self, server: Server, listening: socket.socket, name: str, limit_s: float) -> None:
+        """`limit_s`: seconds for requests under way when it stops."""
         self._server = server
         self._listening = listening
+        self._limit_s = limit_s
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = asyncio.Event()
-        self._limit_s = 0.0
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self, limit_s: float) -> None:
         """Stop, and wait until the thread has ended, at most `limit_s` seconds."""
-        self._limit_s = limit_s
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._stopping.set)
+            with suppress(RuntimeError):  # it has ended by itself
+                self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join(limit_s)
 
     def _run(self) -> None:
@@ -434,13 +543,37 @@ class ServerThread:
             asyncio.run(self._main())
         except Exception:  # the edge of the thread: nobody else would tell
             log.exception("the HTTP server has ended")
+        finally:
+            self._listening.close()  # clients are refused, and do not hang
 
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
-        await self._server.serve(self._listening, self._stopping, limit_s=1.0)
+        await self._server.serve(self._listening, self._stopping, self._limit_s)
 
 
 _NOTHING: Final = object()
+
+
+async def _pause(stopping: asyncio.Event) -> None:
+    """Return after `WATCH_S`, or at once if the server stops."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(WATCH_S):
+            await stopping.wait()
+
+
+def _lost_event(count: int | None) -> bytes:
+    return b"event: lost\ndata: %s\n\n" % (b"null" if count is None else b"%d" % count)
+
+
+def _expect_local(request: web.Request) -> None:
+    """Reject requests across sites in anonymous mode: DNS rebinding by the host, forged requests by their origin."""
+    host = request.host
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    if name not in _LOCAL:
+        raise web.HTTPForbidden(text=f"without a token the gateway is reached as {' or '.join(_LOCAL)} alone")
+    origin, site = request.headers.get(hdrs.ORIGIN), request.headers.get("Sec-Fetch-Site", "none")
+    if (origin is not None and origin != f"{request.scheme}://{host}") or site not in ("none", "same-origin"):
+        raise web.HTTPForbidden(text="a page of another site may send nothing here without a token")
 
 
 def _problem(status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> web.Response:
@@ -457,24 +590,39 @@ def _known(request: web.Request, entry: CatalogueEntry, kind: str) -> str:
 
 async def _json(request: web.Request) -> Any:
     """The body; `_NOTHING` if it is empty."""
+    if request.headers.get(hdrs.CONTENT_ENCODING, "identity") != "identity":
+        raise web.HTTPUnsupportedMediaType(text="send the body as it is, without a Content-Encoding")
     body = await request.read()
     if not body:
         return _NOTHING
     try:
         return msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidArgument(f"the body is no JSON: {error}") from None
+    except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors, and so is text that is not UTF-8
+        raise InvalidArgument(f"the body is not valid JSON: {error}") from None
 
 
-def _bytes(name: str, text: str) -> bytes:
-    try:
-        return b64decode(text, validate=True)
-    except binascii.Error as error:
-        raise InvalidArgument(f"argument {name!r}: expected base64: {error}") from None
+def _from_json(value: Any, schema: Mapping[str, Any], where: str) -> Any:
+    """A value of JSON as Python has it: base64 text that stands for bytes is decoded, wherever the schema says so."""
+    if isinstance(value, str):
+        if any(each.get("contentEncoding") == "base64" for each in (schema, *schema.get("oneOf", ()))):
+            try:
+                return b64decode(value, validate=True)
+            except ValueError as error:
+                raise InvalidArgument(f"argument {where!r}: expected base64: {error}") from None
+        return value
+    for alternative in schema.get("oneOf", ()):
+        value = _from_json(value, alternative, where)
+    if isinstance(value, list) and "items" in schema:
+        return [_from_json(each, schema["items"], where) for each in value]
+    if isinstance(value, dict):
+        fields, others = schema.get("properties", {}), schema.get("additionalProperties", {})
+        others = others if isinstance(others, dict) else {}
+        return {name: _from_json(each, fields.get(name, others), where) for name, each in value.items()}
+    return value
 
 
 def _priority(request: web.Request) -> int | None:
-    """RFC 9218: `Priority: u=0` is the most urgent of eight, as of priorities here."""
+    """RFC 9218: `u=0` to `u=7` map to the priorities 0 to 7."""
     for member in request.headers.get("Priority", "").split(","):
         key, _, value = member.strip().partition("=")
         if key == "u" and value in ("0", "1", "2", "3", "4", "5", "6", "7"):
@@ -483,12 +631,17 @@ def _priority(request: web.Request) -> int | None:
 
 
 def _timeout_s(request: web.Request) -> float:
-    """RFC 7240: `Prefer: wait=10` seconds."""
+    """The time of a call, in seconds."""
+    return _wait_s(request) or call_checks.TIMEOUT_DEFAULT_S
+
+
+def _wait_s(request: web.Request) -> float | None:
+    """RFC 7240: `Prefer: wait=10` seconds. None: the client does not say."""
     for member in request.headers.get("Prefer", "").split(","):
         key, _, value = member.strip().partition("=")
-        if key == "wait" and value.isascii() and value.isdecimal() and 0 < int(value) <= 3_600:
+        if key == "wait" and value.isascii() and value.isdecimal() and len(value) <= 4 and 0 < int(value) <= 3_600:
             return float(value)
-    return call_checks.TIMEOUT_DEFAULT_S
+    return None
 
 
 def _natural(request: web.Request, name: str, default: int) -> int:
@@ -500,10 +653,12 @@ def _natural(request: web.Request, name: str, default: int) -> int:
     return int(value)
 
 
-async def _send(response: web.StreamResponse, data: bytes) -> None:
-    """Write to a subscriber. Raises ConnectionError if it reads nothing."""
+async def _send(request: web.Request, response: web.StreamResponse, data: bytes) -> None:
+    """Write to a subscriber. Raises ConnectionError if it reads nothing, and ends its connection."""
     try:
         async with asyncio.timeout(WRITE_S):
             await response.write(data)
     except TimeoutError:
+        if request.transport is not None:
+            request.transport.abort()  # to close would wait until all is read
         raise ConnectionResetError("the subscriber reads nothing") from None

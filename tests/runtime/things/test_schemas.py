@@ -99,8 +99,14 @@ def test_alternatives_that_are_told_by_a_tag() -> None:
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        (Tree, r"Lamp.x: the type Tree contains itself"),
+        (Tree, r"Lamp.x: the type Tree contains itself, and a Thing Description cannot express recursive types"),
         (Any, r"Lamp.x: the type Any allows any value: name the type"),
+        (
+            int | Annotated[float, msgspec.Meta(ge=0)],
+            r"Lamp.x: an integer or a number with bounds: a value would match both",
+        ),
+        (dict[int, str], r"Lamp.x: the keys of dict\[int, str\] are no text"),
+        (list[dict[tuple[int, int], str]], r"are no text"),
         (pytest.Item, r"Lamp.x: the type Item has no JSON schema: "),
     ],
 )

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from appbackplane.runtime import Component, DeclarationError, InvalidArgument, every, operation, subscribe
+from appbackplane.runtime import Address, Component, DeclarationError, InvalidArgument, every, operation, subscribe
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.runtime.things import Thing, action, event, prop
 from appbackplane.runtime.things.description import id_of
@@ -59,12 +59,13 @@ class Lamp(Thing):
         self.level = 1
         raise RuntimeError("burnt")
 
-    @event
-    def overheated(self) -> float: ...
+    overheated = event(float, description="Too hot to touch.")
+    cooled = event(title="Cool again")
 
     @operation()
     def heat(self, degrees: float) -> None:
-        self.emit("overheated", degrees)
+        self.overheated.emit(degrees)
+        self.cooled.emit()
 
     @operation()
     def label(self, text: str) -> None:
@@ -129,7 +130,10 @@ def test_it_is_described_by_what_was_declared(house: VirtualBackplane) -> None:
             "ping": {"safe": True, "idempotent": True, "synchronous": True},
             "fail_late": {"safe": False, "idempotent": False, "synchronous": True},
         },
-        "events": {"overheated": {"data": {"type": "number"}}},
+        "events": {
+            "overheated": {"description": "Too hot to touch.", "data": {"type": "number"}},
+            "cooled": {"title": "Cool again"},
+        },
     }  # fmt: skip
 
 
@@ -190,13 +194,14 @@ def test_an_action_that_awaits_and_one_that_fails_tell_their_changes(house: Virt
 def test_an_event_is_told_with_its_data(house: VirtualBackplane) -> None:
     """And only one that is declared, with data of its type."""
     house.call("house.heat", key="lamp 1", degrees=91.5).result()
-    assert ("event", "overheated", 91.5) in told(house)
-    with pytest.raises(TypeError, match=r"Lamp declares no event 'overheat' \(it has: overheated\)"):
-        Lamp().emit("overheat", 1.0)
-    with pytest.raises(TypeError, match=r"Lamp.emit\('overheated'\): Expected `float`, got `str`"):
-        Lamp().emit("overheated", "hot")
-    with pytest.raises(TypeError, match=r"declares an event: tell it by self.emit\('overheated'"):
-        Lamp().overheated()
+    assert [each for each in told(house) if each[0] == "event"] == [
+        ("event", "overheated", 91.5),
+        ("event", "cooled", None),
+    ]
+    with pytest.raises(TypeError, match=r"Lamp.overheated.emit: Expected `float`, got `str`"):
+        Lamp().overheated.emit("hot")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"Lamp.cooled.emit: Expected `null`, got `int`"):
+        Lamp().cooled.emit(1)
 
 
 def test_its_methods_are_as_they_were() -> None:
@@ -205,6 +210,80 @@ def test_its_methods_are_as_they_were() -> None:
     lamp.set_brightness(9)
     assert lamp.brightness() == 9 and lamp.ping() is None
     assert asyncio.iscoroutinefunction(lamp.fade)
+
+
+class Watched:
+    """A plain class, whose operations a thing may have."""
+
+    level: int
+
+    @operation()
+    def dim(self) -> None:
+        self.level = 1
+
+
+class Broken(Watched, Thing):
+    """A property of it cannot always be read."""
+
+    def __init__(self) -> None:
+        self.level, self.is_broken = 7, False
+
+    @prop(observable=True)
+    def state(self) -> int:
+        if self.is_broken:
+            raise OSError("no sensor")
+        return 1
+
+    @prop(observable=True)
+    def brightness(self) -> int:
+        return self.level
+
+    @action
+    def break_it(self, level: int) -> str:
+        self.level, self.is_broken = level, True
+        return "broken"
+
+
+class Shed(Component):
+    declares = (Broken,)
+
+    def setup(self) -> None:
+        self.add(Broken(), key="x")
+
+    @operation()
+    def breed(self) -> Any:
+        return self.spawn(Broken())
+
+
+def test_a_property_that_cannot_be_read_harms_no_other_and_no_action(caplog: pytest.LogCaptureFixture) -> None:
+    """Its last value is not known any more, and whoever keeps it is told so; the others are published."""
+    shed = VirtualBackplane(Shed(), topics=(NOTIFICATIONS,))
+    shed.call("shed.dim", key="x").result()
+    assert [(body["name"], body["data"], body["is_known"]) for _, body in shed.published] == [
+        ("state", 1, True), ("brightness", 1, True),
+    ]  # fmt: skip
+    shed.published.clear()
+    assert shed.call("shed.break_it", key="x", level=9).result() == "broken"
+    assert [(body["name"], body["data"], body["is_known"]) for _, body in shed.published] == [
+        ("state", None, False), ("brightness", 9, True),
+    ]  # fmt: skip
+    assert "the new value of property 'state' is not published" in caplog.text
+
+
+def test_a_spawned_thing_is_not_taken_for_the_one_without_a_key() -> None:
+    """It has no id: what it says of itself would count for another."""
+    shed = VirtualBackplane(Shed(), topics=(NOTIFICATIONS,))
+    address = shed.call("shed.breed").result()
+    assert shed.call(Address(address).to("break_it"), level=9).result() == "broken"
+    assert shed.published == []
+
+
+def test_who_has_come_is_told_all_values(house: VirtualBackplane) -> None:
+    """A gateway that has started keeps values, and knows none yet."""
+    house.call("house.notify_all", key="lamp 1").result()
+    assert told(house) == [("property", "brightness", 7)]
+    house.call("house.notify_all", key="lamp 1").result()
+    assert told(house) == [("property", "brightness", 7)]
 
 
 class Dimmer(Lamp):
@@ -222,6 +301,7 @@ def test_a_class_has_the_affordances_of_its_base_class() -> None:
     """And a method that is replaced keeps its mark, as an operation does."""
     model = Dimmer.__model__
     assert list(model["properties"]) == ["steps", "brightness", "labels", "serial"]
+    assert list(model["events"]) == ["overheated", "cooled"]
     assert model["title"] == "Hall lamp" and model["description"] == "Adds to another class."
 
 
@@ -319,6 +399,99 @@ def reserved() -> None:
             return 1
 
 
+def reserved_event() -> None:
+    class ReservedEvent(Thing):
+        notify_all = event(int)  # type: ignore[assignment]
+
+
+def reserved_setting() -> None:
+    class ReservedSetting(Thing):
+        @prop
+        def title(self) -> str:  # type: ignore[override]
+            return ""
+
+
+def replaced_method() -> None:
+    class ReplacedMethod(Thing):
+        def notify_changes(self) -> None:
+            pass
+
+
+def bounds_of_the_setter() -> None:
+    class Setter(Thing):
+        @prop
+        def level(self) -> int:
+            return 1
+
+        @level.write
+        def set_level(self, value: Percent) -> None:
+            pass
+
+
+def another_parameter() -> None:
+    class AnotherParameter(Thing):
+        @prop
+        def level(self) -> int:
+            return 1
+
+        @level.write
+        def set_level(self, percent: int) -> None:
+            pass
+
+
+def huge_default() -> None:
+    class HugeDefault(Thing):
+        @action
+        def fade(self, to: int = 2**70) -> None:
+            pass
+
+
+def wrong_default() -> None:
+    class WrongDefault(Thing):
+        @action
+        def fade(self, to: Percent = 101) -> None:
+            pass
+
+
+def endless_default() -> None:
+    class EndlessDefault(Thing):
+        @action
+        def fade(self, to: float = float("inf")) -> None:
+            pass
+
+
+def odd_name() -> None:
+    class OddName(Thing):
+        @prop(name="a/b")
+        def level(self) -> int:
+            return 1
+
+
+def odd_event_name() -> None:
+    class OddEvent(Thing):
+        hot = event(float, name="..")
+
+
+def a_property() -> None:
+    class AProperty(Thing):
+        @prop  # type: ignore[arg-type]
+        @property
+        def level(self) -> int:
+            return 1
+
+
+def one_text_of_types() -> None:
+    class OneText(Thing):
+        types = "saref:Light"
+
+
+def keys_that_are_no_text() -> None:
+    class Keys(Thing):
+        @prop
+        def grid(self) -> dict[int, str]:
+            return {}
+
+
 def unknown_option() -> None:
     prop(observe=True)  # type: ignore[call-overload]
 
@@ -344,11 +517,8 @@ def untyped_parameter() -> None:
 
 def two_events() -> None:
     class TwoEvents(Thing):
-        @event
-        def hot(self) -> float: ...
-
-        @event(name="hot")
-        def very_hot(self) -> float: ...
+        hot = event(float)
+        very_hot = event(float, name="hot")
 
 
 @pytest.mark.parametrize(
@@ -359,12 +529,25 @@ def two_events() -> None:
         (no_value, r"NoValue.level: a property has a value"),
         (two_parameters, r"TwoParameters.level: expected `def level\(self\) -> TYPE`"),
         (slow_observable, r"SlowObservable.level is observable, so it is read after each action: make it `def`"),
-        (another_type, r"AnotherType.set_level takes str, and the property is int"),
+        (another_type, r"AnotherType.set_level takes str, but the property is int"),
         (written_twice, r"put_level: property 'level' is written by set_level already"),
         (replaced, r"Replaced.level would replace the method that reads the property: name it set_level"),
         (reserved, r"'describe' belongs to the runtime"),
+        (reserved_event, r"'notify_all' belongs to the runtime"),
+        (reserved_setting, r"'title' belongs to the runtime"),
+        (replaced_method, r"'notify_changes' belongs to the runtime"),
+        (bounds_of_the_setter, r"Setter.set_level has bounds of its own: set them in the annotation of the property"),
+        (another_parameter, r"AnotherParameter.set_level: expected `def set_level\(self, value: TYPE\) -> None`"),
+        (huge_default, r"HugeDefault.fade, parameter 'to': default 1180591620717411303424: "),
+        (wrong_default, r"WrongDefault.fade, parameter 'to': default 101: Expected `int` <= 100"),
+        (endless_default, r"EndlessDefault.fade, parameter 'to': default inf: JSON has no such number"),
+        (odd_name, r"OddName.level: name 'a/b': expected letters, digits"),
+        (odd_event_name, r"OddEvent.hot: name '..': expected letters, digits"),
+        (a_property, r"@prop decorates a plain method, not <property"),
+        (one_text_of_types, r"OneText.types = 'saref:Light': expected a tuple of texts"),
+        (keys_that_are_no_text, r"Keys.grid: the keys of dict\[int, str\] are no text"),
         (unknown_option, r"@prop\(observe=…\): no such option \(did you mean 'observable'\?\)"),
-        (unknown_prefix, r"UnknownPrefix: types: nobody knows the prefix of 'acme:Lamp': add `context"),
+        (unknown_prefix, r"UnknownPrefix: types: unknown prefix in 'acme:Lamp': add `context"),
         (stream_of_an_action, r"Stream.rows is a generator, and an action has one result"),
         (untyped_parameter, r"UntypedParameter.fade, parameter 'to': name its type"),
         (two_events, r"TwoEvents.very_hot: the class has another event 'hot'"),

@@ -9,11 +9,14 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
+from appbackplane.runtime import InvalidArgument
 from appbackplane.runtime.things.web.gateway import Gateway
-from appbackplane.runtime.things.web.server import Server, _priority, _timeout_s
+from appbackplane.runtime.things.web.server import Server, _from_json, _priority, _timeout_s
 from appbackplane.transport import call_checks
 
 DIGEST = "a" * 64
+LONG = ("wait=" + "9" * 5_000, None)
+BYTES = {"type": "string", "contentEncoding": "base64"}
 
 
 @pytest.mark.parametrize(
@@ -25,6 +28,7 @@ DIGEST = "a" * 64
         ({"listen": "0.0.0.0:8080"}, "without TLS the gateway listens on a loopback address alone: use 127.0.0.1:8080"),
         ({"listen": "[::]:8080"}, "loopback address alone"),
         ({"listen": "example.com:80"}, "loopback address alone"),
+        ({"base": "things.example"}, "base = 'things.example': expected an address with a slash at its end"),
         ({"tokens": {"ada": "secret"}}, r"tokens.ada: expected the SHA-256 of the token, 64 hexadecimal digits"),
         ({"tokens": {"ada": DIGEST, "eve": DIGEST.upper()}}, "tokens.eve: ada has the same token"),
     ],
@@ -75,7 +79,14 @@ def test_the_priority_of_a_request_is_that_of_its_header(header: str, priority: 
 
 @pytest.mark.parametrize(
     ("header", "seconds"),
-    [("wait=5", 5.0), ("respond-async, wait=10", 10.0), ("wait=0", None), ("wait=1e3", None), ("wait=99999", None)],
+    [
+        ("wait=5", 5.0),
+        ("respond-async, wait=10", 10.0),
+        ("wait=0", None),
+        ("wait=1e3", None),
+        ("wait=99999", None),
+        ("wait=" + "9" * 5_000, None),
+    ],
 )
 def test_a_client_says_how_long_it_waits(header: str, seconds: float | None) -> None:
     """RFC 7240; the call ends by then."""
@@ -99,3 +110,39 @@ def test_a_known_token_names_its_user_and_others_nobody() -> None:
 def with_token(authorization: str) -> web.Request:
     """A request of somebody who says that."""
     return make_mocked_request("GET", "/", headers={"Host": "localhost", "Authorization": authorization})
+
+
+def test_a_page_of_another_site_is_known_by_its_fetch_metadata() -> None:
+    """A picture of it sends no origin."""
+    server = Server("nowhere", {}, anonymous=True)
+    request = make_mocked_request("GET", "/things", headers={"Host": "localhost", "Sec-Fetch-Site": "cross-site"})
+    with pytest.raises(web.HTTPForbidden):
+        server._principal(request)
+
+
+@pytest.mark.parametrize(
+    ("value", "schema", "expected"),
+    [
+        ("AAH/", BYTES, b"\x00\x01\xff"),
+        ("AAH/", {"type": "string"}, "AAH/"),
+        ("AAH/", {"oneOf": [BYTES, {"type": "null"}]}, b"\x00\x01\xff"),
+        (None, {"oneOf": [BYTES, {"type": "null"}]}, None),
+        (["AAH/"], {"type": "array", "items": BYTES}, [b"\x00\x01\xff"]),
+        (
+            {"a": "AAH/", "b": "AAH/"},
+            {"properties": {"a": BYTES}, "additionalProperties": False},
+            {"a": b"\x00\x01\xff", "b": "AAH/"},
+        ),
+        ({"a": "AAH/"}, {"type": "object", "additionalProperties": BYTES}, {"a": b"\x00\x01\xff"}),
+    ],
+)
+def test_bytes_are_base64_in_json_wherever_they_are(value: Any, schema: Any, expected: Any) -> None:
+    """As they were written when they were read."""
+    assert _from_json(value, schema, "x") == expected
+
+
+@pytest.mark.parametrize("text", ["A", "é", "####"])
+def test_text_that_is_no_base64_is_a_bad_argument(text: str) -> None:
+    """Whatever the library makes of it."""
+    with pytest.raises(InvalidArgument, match="argument 'x': expected base64"):
+        _from_json(text, BYTES, "x")

@@ -13,7 +13,7 @@ from appbackplane.runtime import Busy, DeadlineExceeded, InternalError, NotFound
 from appbackplane.runtime.things.web import invocations as invocations_module
 from appbackplane.runtime.things.web.cache import PropertyCache
 from appbackplane.runtime.things.web.catalogue import Catalogue
-from appbackplane.runtime.things.web.history import MESSAGES_MAX, History, event_id, number_of
+from appbackplane.runtime.things.web.history import BYTES_MAX, MESSAGES_MAX, History, event_id, number_of
 from appbackplane.runtime.things.web.invocations import Invocations
 from appbackplane.runtime.things.web.problems import HTTP_STATUS, problem_of
 from appbackplane.transport.directory import Directory, Place
@@ -31,6 +31,34 @@ def test_each_subscriber_has_its_place_in_one_history() -> None:
     found, lost = history.after(MESSAGES_MAX + 9)
     assert found is not None and (found.number, lost) == (MESSAGES_MAX + 10, 0)
     assert history.after(MESSAGES_MAX + 10) == (None, 0)
+
+
+def test_a_history_is_bounded_in_bytes() -> None:
+    """Messages may have megabytes; the newest is kept, however large."""
+    history = History()
+    for _ in range(5):
+        history.add(b"x" * (BYTES_MAX // 3))
+    found, lost = history.after(0)
+    assert found is not None and (found.number, lost) == (3, 2)
+    history.add(b"x" * (2 * BYTES_MAX))
+    found, lost = history.after(0)
+    assert found is not None and (found.number, lost) == (6, 5)
+
+
+def test_a_history_that_is_closed_wakes_its_subscribers() -> None:
+    """Nobody waits for a thing that is gone."""
+
+    async def main() -> bool:
+        history = History()
+        waiting = asyncio.create_task(history.wait())
+        await asyncio.sleep(0)
+        history.close()
+        again = asyncio.create_task(history.wait())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return waiting.done() and again.done()
+
+    assert asyncio.run(main())
 
 
 def test_all_who_wait_are_woken_by_one_message() -> None:
@@ -86,6 +114,11 @@ def test_a_cached_value_counts_for_the_process_that_published_it() -> None:
     cache.put("lamp", "level", "p1", b"7")
     assert cache.get("lamp", "level", "p1") == b"7" and cache.get("lamp", "level", "p2") is None
     assert cache.is_to_ask("lamp", "p1") and not cache.is_to_ask("lamp", "p1") and cache.is_to_ask("lamp", "p2")
+    cache.ask_again("lamp", "p2")
+    assert cache.is_to_ask("lamp", "p2")
+    cache.drop("lamp", "level")
+    assert cache.get("lamp", "level", "p1") is None
+    cache.put("lamp", "level", "p1", b"8")
     cache.clear()
     assert cache.get("lamp", "level", "p1") is None and cache.is_to_ask("lamp", "p1")
 
@@ -135,7 +168,10 @@ def test_backplanes_are_asked_once_a_generation() -> None:
     assert (found.component, found.key, found.backplane, found.process) == ("house", "lamp", "a", "p1")
     places.generations["a"] = 2
     assert not places.catalogue.is_current(found, places.directory())
+    places.answers["a"] = Unavailable("starting")
+    assert places.refresh() == ["lamp"], "it keeps its things until it has said which it has now"
     places.answers["a"] = listing("p3")
+    places.asked = ["a", "b"]
     assert places.refresh() == [] and places.asked == ["a", "b", "a"]
     places.answers["b"] = listing("p2", ("door", "house", "door"))
     assert places.refresh() == [] and places.refresh(is_thorough=True) == ["door"]
@@ -160,6 +196,10 @@ def test_two_things_with_one_id_are_told_once(caplog: pytest.LogCaptureFixture) 
     )
     places.refresh()
     places.refresh(is_thorough=True)
+    assert places.generations.pop("b")
+    assert places.refresh() == ["lamp", "door"] and not places.catalogue.things["door"].is_replicated
+    places.generations["b"] = 1
+    places.refresh()
     lamp, door = places.catalogue.things["lamp"], places.catalogue.things["door"]
     assert (lamp.component, lamp.is_replicated, door.is_replicated) == ("house", False, True)
     assert caplog.text.count("two things have the id lamp: that of component house is served") == 1
@@ -170,7 +210,7 @@ def test_an_invocation_is_told_to_those_who_began_it(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(invocations_module, "INVOCATIONS_MAX", 2)
 
     async def main() -> None:
-        kept, release = Invocations(), asyncio.Event()
+        kept, release = Invocations("ab12"), asyncio.Event()
 
         def call(end: Any) -> Coroutine[Any, Any, Any]:
             async def run() -> Any:
@@ -185,9 +225,10 @@ def test_an_invocation_is_told_to_those_who_began_it(monkeypatch: pytest.MonkeyP
             kept.begin("/fade", "ada", "now", call(5)),
             kept.begin("/fade", "ada", "now", call(Busy("full"))),
         )
+        assert (first.href, second.href) == ("/fade/ab12-1", "/fade/ab12-2")
         assert kept.find(first.href, "eve") is None and kept.find(first.href, "ada") is first
         assert first.status()["status"] == "running"
-        with pytest.raises(Busy, match="2 actions are running"):
+        with pytest.raises(Busy, match="the gateway already runs 2 long actions"):
             kept.begin("/fade", "ada", "now", call(6))
         release.set()
         await asyncio.gather(first.task, second.task, return_exceptions=True)
