@@ -122,7 +122,7 @@ MUTATIONS = (
         "        pass\n",
     ),
     web(
-        "bytes in lists stay text", "server.py", '[_from_json(each, schema["items"], where) for each in value]', "value"
+        "bytes in lists stay text", "parsing.py", '[from_json(each, schema["items"], where) for each in value]', "value"
     ),
     web(
         "two things with one id take turns",
@@ -140,8 +140,8 @@ MUTATIONS = (
         "math.ceil(error.retry_after)",
         "math.floor(error.retry_after)",
     ),
-    web("a page of another site is let in", "server.py", "(origin is not None and origin !=", "(False and origin !="),
-    web("a rebound name is let in", "server.py", "    if name not in _LOCAL:", "    if False:"),
+    web("a page of another site is let in", "parsing.py", "(origin is not None and origin !=", "(False and origin !="),
+    web("a rebound name is let in", "parsing.py", "    if name not in _LOCAL:", "    if False:"),
     web("anybody is let in", "server.py", "        elif not scheme and self._anonymous:", "        elif not scheme:"),
     web("other hosts are listened to", "gateway.py", "    if not is_loopback:", "    if False:"),
 )

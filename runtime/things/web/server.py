@@ -14,7 +14,6 @@ import os
 import re
 import socket
 import threading
-from base64 import b64decode
 from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
@@ -35,6 +34,7 @@ from .catalogue import Catalogue, CatalogueEntry
 from .forms import JSON, description_of, path_of
 from .history import History, HistoryEntry, event_id, number_of
 from .invocations import Invocations
+from .parsing import NOTHING, expect_local, from_json, json_of, natural_of, priority_of, timeout_s_of, wait_s_of
 from .problems import problem, problem_of
 
 #: Largest body of a request, bytes: that of a property or of an action's input.
@@ -58,8 +58,6 @@ QUEUE_MAX: Final = 64
 PAGE_MAX: Final = 1_000
 
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
-#: Hosts that are this one.
-_LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 _HINTS: Final = {404: "no such path: GET /things lists the things, and their forms the paths"}
 _PROBLEM: Final = "application/problem+json"
 _TD: Final = "application/td+json"
@@ -176,7 +174,7 @@ class Server:
             if user is not None:
                 return user
         elif not scheme and self._anonymous:
-            _expect_local(request)
+            expect_local(request)
             return "anonymous"
         raise web.HTTPUnauthorized(
             text="a known bearer token is needed: Authorization: Bearer TOKEN",
@@ -257,7 +255,7 @@ class Server:
     async def _list_all(self, request: web.Request) -> web.Response:
         await self._refresh(is_thorough=True)
         things = sorted(self._catalogue.things.values(), key=lambda each: each.id)
-        offset, limit = _natural(request, "offset", 0), min(PAGE_MAX, _natural(request, "limit", PAGE_MAX))
+        offset, limit = natural_of(request, "offset", 0), min(PAGE_MAX, natural_of(request, "limit", PAGE_MAX))
         page = things[offset : offset + limit]
         headers = {}
         if offset + limit < len(things) and limit:
@@ -307,8 +305,8 @@ class Server:
         setter = entry.setters.get(name)
         if setter is None:
             raise web.HTTPMethodNotAllowed("PUT", ["GET"], text=f"property {name!r} is read only")
-        value = await _json(request)
-        if value is _NOTHING:
+        value = await json_of(request)
+        if value is NOTHING:
             raise InvalidArgument("expected the value as JSON in the body")
         await self._call(request, entry, setter, {"value": value}, {"value": entry.model["properties"][name]})
         return web.Response(status=204)
@@ -319,8 +317,8 @@ class Server:
         entry = await self._thing(request)
         name = _known(request, entry, "actions")
         said = entry.model["actions"][name]
-        arguments = await _json(request)
-        if arguments is _NOTHING:
+        arguments = await json_of(request)
+        if arguments is NOTHING:
             arguments = {}
         if type(arguments) is not dict:
             raise InvalidArgument("expected the input of the action as a JSON object in the body")
@@ -372,10 +370,10 @@ class Server:
     ) -> Any:
         for name, schema in (schemas or {}).items():
             if name in arguments:
-                arguments[name] = _from_json(arguments[name], schema, name)
-        timeout_s = _timeout_s(request) if timeout_s is None else timeout_s
+                arguments[name] = from_json(arguments[name], schema, name)
+        timeout_s = timeout_s_of(request) if timeout_s is None else timeout_s
         spec = call_checks.asked(
-            f"{entry.component}.{operation}", entry.key, _priority(request), timeout_s, arguments, {}, None, False
+            f"{entry.component}.{operation}", entry.key, priority_of(request), timeout_s, arguments, {}, None, False
         )
         spec.principal = request["principal"]
         return await self._client._call(spec)
@@ -462,7 +460,7 @@ class Server:
         """The next message of a queue; None: there was none in the time that the client waits."""
         lost: int | None = 0
         with suppress(TimeoutError):
-            async with asyncio.timeout(_wait_s(request)):
+            async with asyncio.timeout(wait_s_of(request)):
                 while True:
                     found, missed = history.after(self._places.get(place, history.last))
                     if found is None:
@@ -551,9 +549,6 @@ class ServerThread:
         await self._server.serve(self._listening, self._stopping, self._limit_s)
 
 
-_NOTHING: Final = object()
-
-
 async def _pause(stopping: asyncio.Event) -> None:
     """Return after `WATCH_S`, or at once if the server stops."""
     with suppress(TimeoutError):
@@ -563,17 +558,6 @@ async def _pause(stopping: asyncio.Event) -> None:
 
 def _lost_event(count: int | None) -> bytes:
     return b"event: lost\ndata: %s\n\n" % (b"null" if count is None else b"%d" % count)
-
-
-def _expect_local(request: web.Request) -> None:
-    """Reject requests across sites in anonymous mode: DNS rebinding by the host, forged requests by their origin."""
-    host = request.host
-    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-    if name not in _LOCAL:
-        raise web.HTTPForbidden(text=f"without a token the gateway is reached as {' or '.join(_LOCAL)} alone")
-    origin, site = request.headers.get(hdrs.ORIGIN), request.headers.get("Sec-Fetch-Site", "none")
-    if (origin is not None and origin != f"{request.scheme}://{host}") or site not in ("none", "same-origin"):
-        raise web.HTTPForbidden(text="a page of another site may send nothing here without a token")
 
 
 def _problem(status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> web.Response:
@@ -586,71 +570,6 @@ def _known(request: web.Request, entry: CatalogueEntry, kind: str) -> str:
     if name not in entry.model.get(kind, {}):
         raise NotFound(f"{entry.id} has no {name!r} in its {kind}")
     return name
-
-
-async def _json(request: web.Request) -> Any:
-    """The body; `_NOTHING` if it is empty."""
-    if request.headers.get(hdrs.CONTENT_ENCODING, "identity") != "identity":
-        raise web.HTTPUnsupportedMediaType(text="send the body as it is, without a Content-Encoding")
-    body = await request.read()
-    if not body:
-        return _NOTHING
-    try:
-        return msgspec.json.decode(body)
-    except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors, and so is text that is not UTF-8
-        raise InvalidArgument(f"the body is not valid JSON: {error}") from None
-
-
-def _from_json(value: Any, schema: Mapping[str, Any], where: str) -> Any:
-    """A value of JSON as Python has it: base64 text that stands for bytes is decoded, wherever the schema says so."""
-    if isinstance(value, str):
-        if any(each.get("contentEncoding") == "base64" for each in (schema, *schema.get("oneOf", ()))):
-            try:
-                return b64decode(value, validate=True)
-            except ValueError as error:
-                raise InvalidArgument(f"argument {where!r}: expected base64: {error}") from None
-        return value
-    for alternative in schema.get("oneOf", ()):
-        value = _from_json(value, alternative, where)
-    if isinstance(value, list) and "items" in schema:
-        return [_from_json(each, schema["items"], where) for each in value]
-    if isinstance(value, dict):
-        fields, others = schema.get("properties", {}), schema.get("additionalProperties", {})
-        others = others if isinstance(others, dict) else {}
-        return {name: _from_json(each, fields.get(name, others), where) for name, each in value.items()}
-    return value
-
-
-def _priority(request: web.Request) -> int | None:
-    """RFC 9218: `u=0` to `u=7` map to the priorities 0 to 7."""
-    for member in request.headers.get("Priority", "").split(","):
-        key, _, value = member.strip().partition("=")
-        if key == "u" and value in ("0", "1", "2", "3", "4", "5", "6", "7"):
-            return int(value)
-    return None
-
-
-def _timeout_s(request: web.Request) -> float:
-    """The time of a call, in seconds."""
-    return _wait_s(request) or call_checks.TIMEOUT_DEFAULT_S
-
-
-def _wait_s(request: web.Request) -> float | None:
-    """RFC 7240: `Prefer: wait=10` seconds. None: the client does not say."""
-    for member in request.headers.get("Prefer", "").split(","):
-        key, _, value = member.strip().partition("=")
-        if key == "wait" and value.isascii() and value.isdecimal() and len(value) <= 4 and 0 < int(value) <= 3_600:
-            return float(value)
-    return None
-
-
-def _natural(request: web.Request, name: str, default: int) -> int:
-    value = request.query.get(name)
-    if value is None:
-        return default
-    if not (value.isascii() and value.isdecimal() and len(value) < 10):
-        raise InvalidArgument(f"{name}={value!r}: expected a number from 0 on")
-    return int(value)
 
 
 async def _send(request: web.Request, response: web.StreamResponse, data: bytes) -> None:

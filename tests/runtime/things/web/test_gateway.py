@@ -11,7 +11,8 @@ from aiohttp.test_utils import make_mocked_request
 
 from appbackplane.runtime import InvalidArgument
 from appbackplane.runtime.things.web.gateway import Gateway
-from appbackplane.runtime.things.web.server import Server, _from_json, _priority, _timeout_s
+from appbackplane.runtime.things.web.parsing import from_json, priority_of, timeout_s_of
+from appbackplane.runtime.things.web.server import Server
 from appbackplane.transport import call_checks
 
 DIGEST = "a" * 64
@@ -74,7 +75,7 @@ def test_without_tokens_no_other_site_gets_in(host: str, origin: str | None, is_
 )
 def test_the_priority_of_a_request_is_that_of_its_header(header: str, priority: int | None) -> None:
     """RFC 9218 has eight, as backplanes do by default; others are as if there were none."""
-    assert _priority(make_mocked_request("GET", "/", headers={"Priority": header})) == priority
+    assert priority_of(make_mocked_request("GET", "/", headers={"Priority": header})) == priority
 
 
 @pytest.mark.parametrize(
@@ -91,7 +92,7 @@ def test_the_priority_of_a_request_is_that_of_its_header(header: str, priority: 
 def test_a_client_says_how_long_it_waits(header: str, seconds: float | None) -> None:
     """RFC 7240; the call ends by then."""
     expected = call_checks.TIMEOUT_DEFAULT_S if seconds is None else seconds
-    assert _timeout_s(make_mocked_request("GET", "/", headers={"Prefer": header})) == expected
+    assert timeout_s_of(make_mocked_request("GET", "/", headers={"Prefer": header})) == expected
 
 
 def test_a_known_token_names_its_user_and_others_nobody() -> None:
@@ -138,11 +139,11 @@ def test_a_page_of_another_site_is_known_by_its_fetch_metadata() -> None:
 )
 def test_bytes_are_base64_in_json_wherever_they_are(value: Any, schema: Any, expected: Any) -> None:
     """As they were written when they were read."""
-    assert _from_json(value, schema, "x") == expected
+    assert from_json(value, schema, "x") == expected
 
 
 @pytest.mark.parametrize("text", ["A", "é", "####"])
 def test_text_that_is_no_base64_is_a_bad_argument(text: str) -> None:
     """Whatever the library makes of it."""
     with pytest.raises(InvalidArgument, match="argument 'x': expected base64"):
-        _from_json(text, BYTES, "x")
+        from_json(text, BYTES, "x")
