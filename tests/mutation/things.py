@@ -108,6 +108,12 @@ MUTATIONS = (
         "if place[0] in directory.backplanes and newest[place[0]] == place",
         "if place in places",
     ),
+    web(
+        "a backplane that is silent is not asked again",
+        "catalogue.py",
+        "        return not self._silent",
+        "        return True",
+    ),
     web("a history has any number of bytes", "history.py", "(self._bytes > BYTES_MAX and len(entries) > 1)", "False"),
     web(
         "a history that is closed keeps its waiters",

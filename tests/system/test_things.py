@@ -300,6 +300,25 @@ def test_no_value_outlives_its_process(house: System, web: Web) -> None:
     assert web.ask("GET", BRIGHTNESS).body == 7
 
 
+def test_no_value_outlives_its_process_when_the_client_that_asked_first_has_gone(house: System, web: Web) -> None:
+    """What a client has begun and given up, the listing of the things, the next one needs as well."""
+    assert web.ask("PUT", BRIGHTNESS, 77).status == 204 and web.ask("GET", BRIGHTNESS).body == 77
+    pid = house.pids()["things"]
+    os.kill(pid, signal.SIGKILL)
+    wait_dead(pid)
+    wait_until(lambda: house.pids().get("things", pid) != pid, "the backplane is not back")
+    again = house.pids()["things"]
+    os.kill(again, signal.SIGSTOP)
+    try:
+        connection = http.client.HTTPConnection(web._at, timeout=LIMIT_S)
+        connection.request("GET", BRIGHTNESS, headers=web._headers)
+        connection.close()
+    finally:
+        os.kill(again, signal.SIGCONT)
+    wait_until(lambda: web.ask("GET", BRIGHTNESS, Prefer="wait=1").status == 200, "the lamp is not back")
+    assert web.ask("GET", BRIGHTNESS).body == 7
+
+
 def test_a_gateway_that_is_killed_serves_again(house: System, web: Web) -> None:
     """Its clients connect again; of the messages that it had they are told that they are lost."""
     stream = web.events(OVERHEATED, 1)

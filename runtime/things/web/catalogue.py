@@ -44,11 +44,13 @@ class Catalogue:
         self._listed: dict[tuple[str, int], Mapping[str, Any]] = {}
         self.things: dict[str, CatalogueEntry] = {}
         self._reported: set[str] = set()
+        #: Backplanes that have not answered.
+        self._silent: set[tuple[str, int]] = set()
 
-    async def refresh(self, directory: Directory, *, is_thorough: bool) -> None:
+    async def refresh(self, directory: Directory, *, is_thorough: bool) -> bool:
         """Ask the backplanes that have started; with `is_thorough` all of them, since things may have come and gone.
 
-        For a backplane that does not answer, its last answer stays.
+        For a backplane that does not answer, its last answer stays. Returns whether all have answered.
         """
         places = [
             (name, place.generation)
@@ -61,11 +63,15 @@ class Catalogue:
         )
         for place, answer in zip(asked, answers, strict=True):
             if isinstance(answer, BackplaneError):
-                log.warning("%s does not list its things: %s", place[0], answer.message)
+                if place not in self._silent:
+                    log.warning("%s does not list its things: %s", place[0], answer.message)
+                self._silent.add(place)
             elif isinstance(answer, BaseException):
                 raise answer
             else:
                 self._listed[place] = answer
+                self._silent.discard(place)
+        self._silent.intersection_update(places)
         # A backplane that starts again keeps its things until it has said which it has now.
         newest: dict[str, tuple[str, int]] = {}
         for place in self._listed:
@@ -76,6 +82,7 @@ class Catalogue:
             if place[0] in directory.backplanes and newest[place[0]] == place
         }
         self._join()
+        return not self._silent
 
     def is_current(self, entry: CatalogueEntry, directory: Directory) -> bool:
         """Whether the process of a thing is the one that it was when it was listed."""

@@ -203,8 +203,8 @@ class Server:
     async def _relist(self, directory: Directory, *, is_thorough: bool) -> None:
         this = self._listing
         try:
-            await self._catalogue.refresh(directory, is_thorough=is_thorough)
-            self._version = directory.version
+            if await self._catalogue.refresh(directory, is_thorough=is_thorough):
+                self._version = directory.version
             if is_thorough:
                 self._listed_s = asyncio.get_running_loop().time()
         finally:
@@ -233,6 +233,10 @@ class Server:
                 await self._refresh(is_thorough=False)
             except BackplaneError as error:
                 log.debug("the things are not listed: %s", error)
+            except (
+                Exception
+            ):  # the edge: the answer of a backplane may be of any kind, and the next one is asked all the same
+                log.exception("the things are not listed")
             await _pause(stopping)
 
     async def _thing(self, request: web.Request) -> CatalogueEntry:

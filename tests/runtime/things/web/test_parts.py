@@ -141,6 +141,7 @@ class Places:
         self.generations = dict.fromkeys(answers, 1)
         self.asked: list[str] = []
         self.catalogue = Catalogue(self._ask)
+        self.is_complete = False
 
     async def _ask(self, route: str) -> Any:
         name = route.split(".")[1]
@@ -155,7 +156,7 @@ class Places:
 
     def refresh(self, *, is_thorough: bool = False) -> list[str]:
         """The ids that are known afterwards."""
-        asyncio.run(self.catalogue.refresh(self.directory(), is_thorough=is_thorough))
+        self.is_complete = asyncio.run(self.catalogue.refresh(self.directory(), is_thorough=is_thorough))
         return list(self.catalogue.things)
 
 
@@ -180,10 +181,13 @@ def test_backplanes_are_asked_once_a_generation() -> None:
 def test_a_backplane_that_does_not_answer_keeps_what_it_said(caplog: pytest.LogCaptureFixture) -> None:
     """Its things are there; one that has never answered has none yet, and is asked again."""
     places = Places(a=listing("p1", ("lamp", "house", "lamp")), b=Unavailable("starting"))
-    assert places.refresh() == ["lamp"]
+    assert places.refresh() == ["lamp"] and not places.is_complete
+    assert places.refresh() == ["lamp"] and places.asked == ["a", "b", "b"]
+    assert caplog.text.count("b does not list its things: starting") == 1
     places.answers = {"a": Busy("full"), "b": listing("p2", ("door", "house", "door"))}
     assert places.refresh() == ["lamp", "door"]
-    assert places.refresh(is_thorough=True) == ["lamp", "door"]
+    assert places.is_complete
+    assert places.refresh(is_thorough=True) == ["lamp", "door"] and not places.is_complete
     assert "a does not list its things: full" in caplog.text
 
 
