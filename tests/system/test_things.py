@@ -9,7 +9,7 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -91,6 +91,13 @@ class Web:
 @pytest.fixture(scope="module")
 def house(_no_ignored_interrupt: None) -> Iterator[System]:
     """One system for all."""
+    with house_up() as system:
+        yield system
+
+
+@contextmanager
+def house_up() -> Iterator[System]:
+    """The system of `TOML`, which is up."""
     with short_folder() as folder, systems_in(folder) as begin:
         shutil.copy(Path(__file__).with_name("housed.py"), folder)
         system = begin(TOML)
@@ -102,6 +109,15 @@ def house(_no_ignored_interrupt: None) -> Iterator[System]:
 def web(house: System) -> Web:
     """Ada's client."""
     return Web(house)
+
+
+def killed_and_back(house: System, backplane: str) -> int:
+    """Kill a backplane; the pid of its next process."""
+    pid = house.pids()[backplane]
+    os.kill(pid, signal.SIGKILL)
+    wait_dead(pid)
+    wait_until(lambda: house.pids().get(backplane, pid) != pid, "the backplane is not back")
+    return house.pids()[backplane]
 
 
 def test_things_are_listed_and_described_with_their_forms(web: Web) -> None:
@@ -292,10 +308,7 @@ def test_long_polling_misses_nothing(web: Web) -> None:
 def test_no_value_outlives_its_process(house: System, web: Web) -> None:
     """A lamp that has started again is as bright as it begins, whatever was published before."""
     assert web.ask("PUT", BRIGHTNESS, 66).status == 204 and web.ask("GET", BRIGHTNESS).body == 66
-    pid = house.pids()["things"]
-    os.kill(pid, signal.SIGKILL)
-    wait_dead(pid)
-    wait_until(lambda: house.pids().get("things", pid) != pid, "the backplane is not back")
+    killed_and_back(house, "things")
     wait_until(lambda: web.ask("GET", BRIGHTNESS, Prefer="wait=1").status == 200, "the lamp is not back")
     assert web.ask("GET", BRIGHTNESS).body == 7
 
@@ -303,11 +316,7 @@ def test_no_value_outlives_its_process(house: System, web: Web) -> None:
 def test_no_value_outlives_its_process_when_the_client_that_asked_first_has_gone(house: System, web: Web) -> None:
     """What a client has begun and given up, the listing of the things, the next one needs as well."""
     assert web.ask("PUT", BRIGHTNESS, 77).status == 204 and web.ask("GET", BRIGHTNESS).body == 77
-    pid = house.pids()["things"]
-    os.kill(pid, signal.SIGKILL)
-    wait_dead(pid)
-    wait_until(lambda: house.pids().get("things", pid) != pid, "the backplane is not back")
-    again = house.pids()["things"]
+    again = killed_and_back(house, "things")
     os.kill(again, signal.SIGSTOP)
     try:
         connection = http.client.HTTPConnection(web._at, timeout=LIMIT_S)

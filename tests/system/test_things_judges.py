@@ -16,8 +16,8 @@ import pytest
 
 from tests.figures import LONG
 
-from .conftest import System, short_folder, systems_in
-from .test_things import LAMP, TOKEN, TOML, Web
+from .conftest import System
+from .test_things import LAMP, TOKEN, Web, house_up
 
 pytestmark = [LONG, pytest.mark.xdist_group("judges")]
 
@@ -56,10 +56,7 @@ def judges(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def house(_no_ignored_interrupt: None) -> Iterator[System]:
     """The things of test_things.py."""
-    with short_folder() as folder, systems_in(folder) as begin:
-        shutil.copy(Path(__file__).with_name("housed.py"), folder)
-        system = begin(TOML)
-        system.wait_up()
+    with house_up() as system:
         yield system
 
 

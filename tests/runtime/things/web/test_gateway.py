@@ -1,4 +1,4 @@
-"""The gateway's settings, and what it serves whom; over loopback sockets, without a system."""
+"""The gateway's settings, its authentication, and how it reads requests; without sockets and without a system."""
 
 from __future__ import annotations
 
