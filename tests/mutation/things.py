@@ -146,8 +146,18 @@ MUTATIONS = (
         "math.ceil(error.retry_after)",
         "math.floor(error.retry_after)",
     ),
-    web("a page of another site is let in", "parsing.py", "(origin is not None and origin !=", "(False and origin !="),
-    web("a rebound name is let in", "parsing.py", "    if name not in _LOCAL:", "    if False:"),
-    web("anybody is let in", "server.py", "        elif not scheme and self._anonymous:", "        elif not scheme:"),
+    web(
+        "a page of another site is let in",
+        "authentication.py",
+        "(origin is not None and origin !=",
+        "(False and origin !=",
+    ),
+    web("a rebound name is let in", "authentication.py", "    if name not in _LOCAL:", "    if False:"),
+    web(
+        "anybody is let in",
+        "authentication.py",
+        "        elif not scheme and self.is_anonymous:",
+        "        elif not scheme:",
+    ),
     web("other hosts are listened to", "gateway.py", "    if not is_loopback:", "    if False:"),
 )

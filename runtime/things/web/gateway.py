@@ -10,6 +10,7 @@ from ...objects.component import Component
 from ...objects.operation import operation
 
 try:
+    from .authentication import Authentication
     from .server import Server, ServerThread
 except ModuleNotFoundError as error:
     if error.name != "aiohttp":
@@ -56,7 +57,9 @@ class Gateway(Component):
                 error.errno, f"listen = {self._listen!r}: {error.strerror}: give the gateway another port"
             ) from None
         self._socket = listening
-        server = Server(self._platform.run_dir, self._tokens, anonymous=self._anonymous, base=self._base)
+        server = Server(
+            self._platform.run_dir, Authentication(self._tokens, anonymous=self._anonymous), base=self._base
+        )
         self._thread = ServerThread(server, listening, f"{self.name}.http", CLOSE_S)
         self._thread.start()
 

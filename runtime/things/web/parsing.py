@@ -10,23 +10,12 @@ import msgspec
 from aiohttp import hdrs, web
 
 from appbackplane.transport import call_checks
-from appbackplane.transport.errors import InvalidArgument
+from appbackplane.transport.errors import InvalidArgument, NotFound
 
-#: Hosts that are this one.
-_LOCAL: Final = ("localhost", "127.0.0.1", "::1")
+from .catalogue import CatalogueEntry
+
 #: In the place of a body that is empty.
 NOTHING: Final = object()
-
-
-def expect_local(request: web.Request) -> None:
-    """Reject requests across sites in anonymous mode: DNS rebinding by the host, forged requests by their origin."""
-    host = request.host
-    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-    if name not in _LOCAL:
-        raise web.HTTPForbidden(text=f"without a token the gateway is reached as {' or '.join(_LOCAL)} alone")
-    origin, site = request.headers.get(hdrs.ORIGIN), request.headers.get("Sec-Fetch-Site", "none")
-    if (origin is not None and origin != f"{request.scheme}://{host}") or site not in ("none", "same-origin"):
-        raise web.HTTPForbidden(text="a page of another site may send nothing here without a token")
 
 
 async def json_of(request: web.Request) -> Any:
@@ -92,3 +81,11 @@ def natural_of(request: web.Request, name: str, default: int) -> int:
     if not (value.isascii() and value.isdecimal() and len(value) < 10):
         raise InvalidArgument(f"{name}={value!r}: expected a number from 0 on")
     return int(value)
+
+
+def known(request: web.Request, entry: CatalogueEntry, kind: str) -> str:
+    """The name in a path. Raises `NotFound` if the thing has no such affordance."""
+    name = request.match_info["name"]
+    if name not in entry.model.get(kind, {}):
+        raise NotFound(f"{entry.id} has no {name!r} in its {kind}")
+    return name
