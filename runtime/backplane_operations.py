@@ -26,7 +26,7 @@ from .execution.workers.current import current
 from .objects.app_object import AppObject
 from .objects.component import Component
 from .objects.module_state import ModuleState
-from .objects.operation import operation
+from .objects.operation import MANAGE, operation
 from .objects.spawn_endpoint import construct
 from .process_config import LiveSettings
 from .scheduling.quotas import UNLIMITED
@@ -57,9 +57,12 @@ class BackplanePort(Protocol):
 class BackplaneOperations(Component):
     """The operations of the backplane itself (seed 002: "backplane is itself an application")."""
 
+    __access__ = {name: (MANAGE, name) for name in ("things", "objects", "add_object", "remove_object")}
+
     def __init__(self, backplane: BackplanePort, engine: Engine, applying: Applying, monitors: Monitors) -> None:
         self._lead, self._registry, self._scheduler = engine.lead, engine.registry, engine.scheduler
         self._limits, self._callers, self._publishing = engine.limits, engine.callers, engine.publishing
+        self._access = engine.access
         self._backplane = backplane
         self.component_name = f"{addressing.BACKPLANE}.{engine.backplane}"
         self._module_state = ModuleState.PRIMARY
@@ -186,6 +189,9 @@ class BackplaneOperations(Component):
     def subscribe(self, topic: str) -> None:
         """Subscribe the calling client to `topic` (`a.b` exactly, `a.*` for all below)."""
         check_pattern(topic)
+        action = current.action
+        if self._access is not None and action is not None:
+            self._access.check_topic(topic, action.source, action.principal)
         with self._lead:
             self._publishing.subscribe(self._peer(), topic)
 

@@ -50,12 +50,6 @@ MUTATIONS = (
     thing(
         "data of any type is an event's", "thing.py", "            converted(event.kind, body)\n", "            pass\n"
     ),
-    thing(
-        "a key that is no URI is an id",
-        "description.py",
-        "if key is not None and _URI.fullmatch(key):",
-        "if key is not None:",
-    ),
     thing("a type that contains itself is written out for ever", "schemas.py", "if name in within:", "if False:"),
     thing(
         "an integer fits two alternatives",

@@ -22,6 +22,7 @@ from aiohttp import hdrs, web
 from appbackplane.transport.async_client import connect_async
 from appbackplane.transport.errors import BackplaneError
 
+from .access import Access
 from .authentication import Authentication
 from .catalogue import CatalogueEntry
 from .forms import JSON, description_of
@@ -49,24 +50,28 @@ log = logging.getLogger(__name__)
 class Server:
     """The request handlers and their shared state. All run in one event loop."""
 
-    def __init__(self, system: str, authentication: Authentication, *, base: str = "") -> None:
+    def __init__(self, system: str, authentication: Authentication, access: Access, *, base: str = "") -> None:
         """`system`: its run directory. `base`: the address under which clients reach the gateway, with a slash at its end; "":
         that of their request.
         """
         self._system = system
         self._base = base
         self._authentication = authentication
+        self._access = access
         #: Random prefix of ids of messages, so that ids from before a restart are recognised.
         self._epoch = os.urandom(4).hex()
 
     async def serve(self, listening: socket.socket, stopping: asyncio.Event, limit_s: float) -> None:
         """Serve until `stopping` is set; requests under way then have `limit_s` seconds."""
         async with await connect_async(self._system, timeout=30.0) as client:
-            self._mirror = mirror = Mirror(client)
+            self._mirror = mirror = Mirror(client, self._access)
             self._interactions = Interactions(mirror, self._epoch)
+            self._streams = Streams(mirror, self._epoch)
             # Malformed requests are the client's concern, and a log line with a traceback for each would be a flood.
             logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
-            mirroring = asyncio.create_task(mirror.run(stopping))
+            tasks = [asyncio.create_task(mirror.run(stopping))]
+            if self._access.is_limited:
+                tasks.append(asyncio.create_task(self._streams.end_revoked(stopping)))
             runner = web.AppRunner(
                 self._application(), access_log=None, handler_cancellation=True, shutdown_timeout=limit_s,
                 auto_decompress=False,
@@ -78,7 +83,8 @@ class Server:
                 listening.listen(BACKLOG)
                 await stopping.wait()
             finally:
-                mirroring.cancel()
+                for task in tasks:
+                    task.cancel()
                 self._interactions.close()
                 mirror.close()
                 await runner.cleanup()
@@ -96,7 +102,7 @@ class Server:
                 web.get(f"{thing}/properties", interactions.read_all),
                 web.get(f"{thing}/actions/{{name}}/{{number}}", interactions.action_status),
                 web.delete(f"{thing}/actions/{{name}}/{{number}}", interactions.cancel_action),
-                web.get(f"{thing}/{{kind:properties|events}}/{{name}}/stream", Streams(self._mirror, self._epoch).open),
+                web.get(f"{thing}/{{kind:properties|events}}/{{name}}/stream", self._streams.open),
             ]
         )
         return application
@@ -128,7 +134,7 @@ class Server:
 
     async def _list_all(self, request: web.Request) -> web.Response:
         await self._mirror.refresh(is_thorough=True)
-        things = sorted(self._mirror.catalogue.things.values(), key=lambda each: each.id)
+        things = self._mirror.things(request["principal"])
         offset, limit = natural_of(request, "offset", 0), min(PAGE_MAX, natural_of(request, "limit", PAGE_MAX))
         page = things[offset : offset + limit]
         headers = {}
@@ -139,14 +145,20 @@ class Server:
         )
 
     async def _describe(self, request: web.Request) -> web.Response:
-        body = _encode(self._description(request, await self._mirror.thing(request.match_info["id"])))
+        body = _encode(
+            self._description(request, await self._mirror.thing(request.match_info["id"], request["principal"]))
+        )
         # Each retrieval has a queue of its own for messages, so it must not be shared.
         return web.Response(body=body, content_type=_TD, headers={hdrs.CACHE_CONTROL: "private, no-store"})
 
     def _description(self, request: web.Request, entry: CatalogueEntry) -> dict[str, Any]:
         base = self._base or f"{request.scheme}://{request.host}/"
         queue = f"{self._epoch}.{os.urandom(8).hex()}"
-        return description_of(entry.id, entry.model, base, queue, is_secured=not self._authentication.is_anonymous)
+        access, principal = self._access, request["principal"]
+        return description_of(
+            entry.id, entry.model, base, queue, is_secured=not self._authentication.is_anonymous,
+            permits=lambda kind, name: access.permits(principal, entry, kind, name),
+        )  # fmt: skip
 
 
 class ServerThread:

@@ -1,0 +1,113 @@
+"""Permissions: denied by default, and decided as a slow reading of the rules decides."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appbackplane.runtime.permissions.table import GROUP, Permission, PermissionTable
+
+WHO = ("ada", "ben", "link:1", f"{GROUP}family", f"{GROUP}staff")
+PEOPLE = ("ada", "ben", "link:1", "eve")
+IDS = ("urn:h:a", "urn:h:b", "urn:g:a")
+PATTERNS = (*IDS, "*", "urn:h:*", "*:a")
+TYPES = ("saref:Lamp", "saref:Door")
+KINDS = ("read", "write", "invoke", "observe", "share")
+NAMES = ("x", "y")
+ACCESS = st.sampled_from([*KINDS, *(f"{kind}:{name}" for kind in KINDS for name in NAMES)])
+
+
+@st.composite
+def permissions(draw: st.DrawFn) -> Permission:
+    """Any valid permission over the few names above."""
+    things = draw(st.lists(st.sampled_from(PATTERNS), max_size=2))
+    return Permission(
+        id=str(draw(st.integers(0, 1_000_000))),
+        who=draw(st.sampled_from(WHO)),
+        access=tuple(draw(st.lists(ACCESS, min_size=1, max_size=3))),
+        things=tuple(things),
+        types=tuple(draw(st.lists(st.sampled_from(TYPES), min_size=0 if things else 1, max_size=1))),
+        until=draw(st.none() | st.floats(0.0, 10.0)),
+        priority=draw(st.none() | st.integers(0, 7)),
+    )
+
+
+def slowly(
+    all: list[Permission], groups: dict[str, list[str]], who: str, id: str, types: tuple[str, ...], kind: str, name: str,
+    now: float,
+) -> tuple[bool, int | None]:  # fmt: skip
+    """The rule, read literally: whether somebody may, and how urgently."""
+    fitting = []
+    for each in all:
+        is_his = each.who == who or (each.who.startswith(GROUP) and who in groups.get(each.who.removeprefix(GROUP), []))
+        is_in_time = each.until is None or now < each.until
+        is_of_thing = any(fnmatchcase(id, pattern) for pattern in each.things) or bool(set(types) & set(each.types))
+        is_of_kind = kind == "" or any(one in (kind, f"{kind}:{name}") for one in each.access)
+        if is_his and is_in_time and is_of_thing and is_of_kind:
+            fitting.append(each)
+    if not fitting:
+        return False, None
+    caps = [each.priority for each in fitting]
+    return True, None if None in caps else min(cap for cap in caps if cap is not None)
+
+
+@given(
+    st.lists(permissions(), max_size=6),
+    st.dictionaries(st.sampled_from(["family", "staff"]), st.lists(st.sampled_from(PEOPLE), max_size=3)),
+    st.lists(
+        st.tuples(
+            st.sampled_from(PEOPLE),
+            st.sampled_from(IDS),
+            st.lists(st.sampled_from(TYPES), max_size=2),
+            st.sampled_from(["", *KINDS]),
+            st.sampled_from(NAMES),
+            st.floats(0.0, 11.0),
+        ),
+        max_size=30,
+    ),
+)
+def test_decisions_are_those_of_the_rule(
+    all: list[Permission],
+    groups: dict[str, list[str]],
+    asked: list[tuple[str, str, list[str], str, str, float]],
+) -> None:
+    """In any order, and however often: decisions are remembered, and time goes on."""
+    table = PermissionTable(all, groups)
+    for who, id, types, kind, name, now in sorted(asked, key=lambda each: each[-1]):
+        found = table.decide(who, id, tuple(types), kind, name, now)
+        expected, priority = slowly(all, groups, who, id, tuple(types), kind, name, now)
+        assert (found.until_s > now) == expected
+        if expected:
+            assert found.priority == priority
+
+
+def test_nothing_is_permitted_by_default() -> None:
+    """Deny by default."""
+    assert PermissionTable().decide("ada", "urn:h:a", (), "", "", 0.0).until_s <= 0.0
+
+
+def test_a_pattern_is_no_more_than_its_stars() -> None:
+    """Ids may have brackets and question marks."""
+    table = PermissionTable([Permission(id="1", who="ada", access=("read",), things=("urn:x:[ab]?",))])
+    assert table.decide("ada", "urn:x:[ab]?", (), "read", "x", 0.0).until_s > 0
+    for other in ("urn:x:a1", "urn:x:b?", "urn:x:[ab]"):
+        assert table.decide("ada", other, (), "read", "x", 0.0).until_s < 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"access": ("reed",)}, "access 'reed': expected one of read, write, invoke, observe, share"),
+        ({"access": ("read:",)}, "access 'read:'"),
+        ({"access": ()}, "it permits no access"),
+        ({"things": ()}, "it names no thing"),
+    ],
+)
+def test_a_wrong_permission_has_a_problem(changes: dict[str, tuple[str, ...]], words: str) -> None:
+    """One sentence, with the remedy."""
+    given = {"access": ("read",), "things": ("*",)} | changes
+    problem = Permission(id="1", who="ada", **given).problem()
+    assert problem is not None and problem.startswith(words)
