@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
 import msgpack
+import msgspec
 
 from appbackplane.transport import addressing
 from appbackplane.transport.errors import InvalidArgument, NotFound
@@ -62,7 +63,7 @@ class BackplaneOperations(Component):
     def __init__(self, backplane: BackplanePort, engine: Engine, applying: Applying, monitors: Monitors) -> None:
         self._lead, self._registry, self._scheduler = engine.lead, engine.registry, engine.scheduler
         self._limits, self._callers, self._publishing = engine.limits, engine.callers, engine.publishing
-        self._access = engine.access
+        self._access, self._permissions = engine.access, engine.permissions
         self._backplane = backplane
         self.component_name = f"{addressing.BACKPLANE}.{engine.backplane}"
         self._module_state = ModuleState.PRIMARY
@@ -177,13 +178,14 @@ class BackplaneOperations(Component):
 
     @operation(priority=_PRIORITY)
     def things(self) -> dict[str, Any]:
-        """The things of this backplane with their Thing Models, for gateways."""
+        """The things of this backplane with their Thing Models, and the place of their permissions."""
+        permissions = None if self._permissions is None else msgspec.to_builtins(self._permissions)
         if "appbackplane.runtime.things.thing" not in sys.modules:  # so there is none, and nothing is imported for that
-            return {"process": "", "things": [], "models": {}, "setters": {}}
+            return {"process": "", "things": [], "models": {}, "setters": {}, "permissions": permissions}
         from .things.listing import listing_of
 
         with self._lead:
-            return listing_of(list(self._registry.components.values()))
+            return listing_of(list(self._registry.components.values())) | {"permissions": permissions}
 
     @operation(priority=_PRIORITY)
     def subscribe(self, topic: str) -> None:

@@ -18,6 +18,7 @@ from .permission_file import PermissionFile
 from .table import LOCAL_USER, PERMITTED, AccessDecision, PermissionTable
 from .thing_ids import NOTIFICATIONS, id_of, types_of
 
+
 class TablePort(Protocol):
     """Keeps the table."""
 
@@ -82,7 +83,9 @@ class AccessControl:
     def is_operator(self, principal: str) -> bool:
         return principal in self._operators
 
-    def _decide(self, principal: str, id: str, types: tuple[str, ...], kind: str, name: str, now_s: float) -> AccessDecision:
+    def _decide(
+        self, principal: str, id: str, types: tuple[str, ...], kind: str, name: str, now_s: float
+    ) -> AccessDecision:
         if principal in self._operators:
             return PERMITTED
         return self._tables.table(now_s).decide(principal, id, types, kind, name, now_s)

@@ -107,7 +107,9 @@ class PermissionTable:
             found += self._by_who.get(group, ())
         return found
 
-    def decide(self, principal: str, id: str, types: tuple[str, ...], kind: str, name: str, now_s: float) -> AccessDecision:
+    def decide(
+        self, principal: str, id: str, types: tuple[str, ...], kind: str, name: str, now_s: float
+    ) -> AccessDecision:
         """Whether `principal` may use an affordance: the decision's `until_s` is later than `now_s` then.
 
         An empty `kind`: whether it may use anything of the thing, and so may know of it.
@@ -120,7 +122,9 @@ class PermissionTable:
             found = self._known[asked] = self._decide(principal, id, types, kind, name, now_s)
         return found
 
-    def _decide(self, principal: str, id: str, types: tuple[str, ...], kind: str, name: str, now_s: float) -> AccessDecision:
+    def _decide(
+        self, principal: str, id: str, types: tuple[str, ...], kind: str, name: str, now_s: float
+    ) -> AccessDecision:
         fitting = [
             each
             for each in self.of(principal)
@@ -131,4 +135,6 @@ class PermissionTable:
         # The first end is the end of the decision: then it is made again, by the permissions that are left.
         until_s = min(_ALWAYS if each.until is None else each.until for each in fitting)
         priorities = [each.priority for each in fitting]
-        return AccessDecision(until_s, None if None in priorities else min(each for each in priorities if each is not None))
+        return AccessDecision(
+            until_s, None if None in priorities else min(each for each in priorities if each is not None)
+        )

@@ -20,7 +20,7 @@ def web(breaks: str, file: str, text: str, replacement: str) -> Mutation:
     """One way to answer with an old value, or to a stranger."""
     return Mutation(
         "things",
-        f"{WEB}/{file}",
+        f"{THINGS}/{file}" if file == "catalogue.py" else f"{WEB}/{file}",
         text,
         replacement,
         breaks,
@@ -112,7 +112,7 @@ MUTATIONS = (
     web(
         "a history that is closed keeps its waiters",
         "history.py",
-        "        self.is_closed = True\n        self._wake()",
+        "        self.is_closed = True\n        self.wake()",
         "        self.is_closed = True",
     ),
     web(

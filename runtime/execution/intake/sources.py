@@ -43,7 +43,7 @@ class AccessPort(Protocol):
     def check_topic(self, topic: str, source: str, principal: str | None) -> None: ...
 
 
-def access_control_of(config: ProcessConfig, clock: Clock) -> AccessPort | None:
+def access_of(config: ProcessConfig, clock: Clock) -> AccessPort | None:
     """The access control of a backplane; None: every caller may use all things."""
     if config.permissions is None:
         return None

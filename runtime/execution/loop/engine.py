@@ -52,7 +52,7 @@ from ..intake.intake import Intake
 from ..intake.overload_control import OverloadControl
 from ..intake.remote_routes import RemoteRoutes
 from ..intake.shutdown_gate import ShutdownGate
-from ..intake.sources import Sources, access_control_of
+from ..intake.sources import Sources, access_of
 from ..intake.withdrawal import Withdrawal
 from ..outgoing.forwarding import Forwarding
 from ..outgoing.outgoing_calls import OutgoingCalls
@@ -149,7 +149,7 @@ class Engine:
         )  # fmt: skip
         self.sources = sources = Sources(backplane, routing, config.sources)
         self.permissions = config.permissions
-        self.access = access = access_control_of(config, clock)
+        self.access = access = access_of(config, clock)
         self.grants = grants = Grants(sender, config.threads) if config.balance == "pull" else None
         self.shutdown_gate = shutdown_gate = ShutdownGate(
             backplane, registry=registry, accepted=accepted, sender=sender, poll_leader=poll_leader

@@ -11,7 +11,7 @@ from ...permissions.access_control import AccessControl, denied
 from ...permissions.audit import AuditLog
 from ...permissions.permission_file import GuestLink, PermissionFile
 from ...process_config import PermissionPolicy
-from .catalogue import CatalogueEntry
+from ..catalogue import CatalogueEntry
 
 #: The kinds of access to each group of affordances.
 KINDS_OF: Final = {"properties": ("read", "write", "observe"), "actions": ("invoke",), "events": ("observe",)}

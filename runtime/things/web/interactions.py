@@ -14,7 +14,7 @@ from aiohttp import hdrs, web
 from appbackplane.transport import call_checks
 from appbackplane.transport.errors import InvalidArgument, NotFound
 
-from .catalogue import CatalogueEntry
+from ..catalogue import CatalogueEntry
 from .forms import JSON, path_of
 from .invocations import Invocation, Invocations
 from .mirror import Mirror, asked

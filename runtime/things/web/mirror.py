@@ -19,9 +19,9 @@ from appbackplane.transport.directory import Directory
 from appbackplane.transport.errors import BackplaneError, NotFound, Unavailable
 
 from ...permissions.thing_ids import NOTIFICATIONS
+from ..catalogue import Catalogue, CatalogueEntry
 from .access import Access
 from .cache import PropertyCache
-from .catalogue import Catalogue, CatalogueEntry
 from .history import History
 
 #: Least seconds between two full listings; requests for an unknown id or for all things cause one.

@@ -22,9 +22,9 @@ from aiohttp import hdrs, web
 from appbackplane.transport.async_client import connect_async
 from appbackplane.transport.errors import BackplaneError
 
+from ..catalogue import CatalogueEntry
 from .access import Access
 from .authentication import Authentication
-from .catalogue import CatalogueEntry
 from .forms import JSON, description_of
 from .interactions import Interactions
 from .mirror import Mirror

@@ -12,7 +12,7 @@ from aiohttp import hdrs, web
 
 from appbackplane.transport.errors import InvalidArgument, NotFound
 
-from .catalogue import CatalogueEntry
+from ..catalogue import CatalogueEntry
 from .forms import JSON
 from .history import History, HistoryEntry, event_id, number_of
 from .mirror import Mirror, asked, pause

@@ -85,6 +85,8 @@ def test_a_broken_file_permits_nothing_and_says_where(
 ) -> None:
     """One line in the log, however many calls there are; and it is not overwritten by the next change."""
     file = PermissionFile(tmp_path / "p.json")
+    change(file.path, add(ADAS))
+    assert may_read(file, -1.0)
     file.path.write_text(text)
     with caplog.at_level(logging.ERROR):
         for turn in range(3):

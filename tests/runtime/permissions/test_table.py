@@ -84,6 +84,36 @@ def test_decisions_are_those_of_the_rule(
             assert found.priority == priority
 
 
+def test_a_permission_ends_at_its_time_and_another_may_hold_on() -> None:
+    """Also when the decision was remembered before."""
+    table = PermissionTable(
+        [
+            Permission(id="1", who="ada", access=("read",), things=("*",), until=5.0),
+            Permission(id="2", who="ada", access=("read",), things=("urn:h:a",), until=7.0),
+        ]
+    )
+
+    def may_read(id: str, now: float) -> bool:
+        return table.decide("ada", id, (), "read", "x", now).until_s > now
+
+    assert [may_read("urn:h:a", now) for now in (4.9, 5.0, 6.9, 7.0)] == [True, True, True, False]
+    assert [may_read("urn:h:b", now) for now in (4.9, 5.0)] == [True, False]
+    assert (
+        not PermissionTable([Permission(id="1", who="ada", access=("read",), things=("*",), until=5.0)])
+        .decide("ada", "urn:h:a", (), "read", "x", 6.0)
+        .until_s
+        > 6.0
+    )
+
+
+def test_the_most_urgent_of_several_caps_holds() -> None:
+    """And none, where one permission has none."""
+    capped = [Permission(id=str(cap), who="ada", access=("read",), things=("*",), priority=cap) for cap in (5, 3)]
+    assert PermissionTable(capped).decide("ada", "urn:h:a", (), "read", "x", 0.0).priority == 3
+    free = Permission(id="1", who="ada", access=("read",), things=("*",))
+    assert PermissionTable([*capped, free]).decide("ada", "urn:h:a", (), "read", "x", 0.0).priority is None
+
+
 def test_nothing_is_permitted_by_default() -> None:
     """Deny by default."""
     assert PermissionTable().decide("ada", "urn:h:a", (), "", "", 0.0).until_s <= 0.0
