@@ -145,3 +145,28 @@ def test_what_was_done_is_in_the_audit_log(house: System, path: Path) -> None:
     assert ("ben", "invoke double", "urn:dev:lamp-1") in [
         (each["who"], each["did"], each["thing"]) for each in lines if each["permitted"]
     ]
+
+
+def test_users_hand_on_what_they_have_and_take_it_back(house: System, path: Path) -> None:
+    """Over HTTP; nothing that they lack, and no token but once."""
+    ben, ada = Web(house, BEN), Web(house)
+    permit(path, bens("read:brightness", "share"))
+    wait_until(lambda: ben.ask("GET", LAMP).status == 200, "Ben does not see the lamp")
+    asked = {"who": "link", "things": ["urn:dev:lamp-1"], "access": ["read:brightness"], "seconds": 600}
+    for wrong in ({"access": ["invoke"]}, {"things": ["*"]}, {"things": ["urn:appbackplane:house:hall%2F2"]}):
+        refused = ben.ask("POST", "/permissions", asked | wrong)
+        assert (refused.status, refused.body["type"]) == (403, "urn:appbackplane:permission_denied")
+    for wrong in ({"seconds": -1}, {"access": []}, {"colour": 1}, {"who": 7}):
+        assert ben.ask("POST", "/permissions", asked | wrong).status == 400
+    given = ben.ask("POST", "/permissions", asked)
+    assert given.status == 201 and given.headers["Cache-Control"] == "no-store"
+    guest = Web(house, given.body["token"])
+    wait_until(lambda: guest.ask("GET", BRIGHTNESS).status == 200, "the guest's token is not known")
+    assert guest.ask("GET", "/permissions").body == []
+    assert guest.ask("POST", "/permissions", asked).status == 403
+    assert [each["id"] for each in ben.ask("GET", "/permissions").body] == [given.body["id"]]
+    assert [each["who"] for each in ada.ask("GET", "/permissions").body] == ["ben", given.body["who"]]
+    assert given.body["token"] not in path.read_text() and given.body["token"] not in Path(f"{path}.audit").read_text()
+    assert guest.ask("DELETE", f"/permissions/{given.body['id']}").status == 404
+    assert ben.ask("DELETE", f"/permissions/{given.body['id']}").status == 204
+    wait_until(lambda: guest.ask("GET", BRIGHTNESS).status == 401, "the guest's token is still known")

@@ -30,6 +30,7 @@ from .interactions import Interactions
 from .mirror import Mirror
 from .parsing import natural_of
 from .problems import problem, problem_of
+from .sharing_api import SharingApi
 from .streams import Streams
 
 #: Largest body of a request, bytes: that of a property or of an action's input.
@@ -67,6 +68,7 @@ class Server:
             self._mirror = mirror = Mirror(client, self._access)
             self._interactions = Interactions(mirror, self._epoch)
             self._streams = Streams(mirror, self._epoch)
+            self._sharing = SharingApi(mirror, self._access)
             # Malformed requests are the client's concern, and a log line with a traceback for each would be a flood.
             logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
             tasks = [asyncio.create_task(mirror.run(stopping))]
@@ -86,6 +88,7 @@ class Server:
                 for task in tasks:
                     task.cancel()
                 self._interactions.close()
+                self._sharing.close()
                 mirror.close()
                 await runner.cleanup()
 
@@ -103,6 +106,7 @@ class Server:
                 web.get(f"{thing}/actions/{{name}}/{{number}}", interactions.action_status),
                 web.delete(f"{thing}/actions/{{name}}/{{number}}", interactions.cancel_action),
                 web.get(f"{thing}/{{kind:properties|events}}/{{name}}/stream", self._streams.open),
+                *self._sharing.routes(),
             ]
         )
         return application
