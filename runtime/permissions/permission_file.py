@@ -99,6 +99,10 @@ class PermissionFile:
             self._look()
         return self._table
 
+    def look_again(self) -> None:
+        """The next reader looks at the file, however short ago that was done."""
+        self._looked_s = float("-inf")
+
     def _look(self) -> None:
         try:
             found = os.stat(self.path)

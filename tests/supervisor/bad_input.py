@@ -52,6 +52,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "listen": ("listen", "beats.*", "--count", "1"),
     "routes": ("routes",),
     "things": ("things", "list"),
+    "web": ("web", "--no-open"),
     "peers": ("peers",),
     "report": ("report",),
     "replay": ("replay", "index", "threads=2"),
@@ -78,6 +79,7 @@ ASKS = (
         "listen",
         "routes",
         "things",
+        "web",
         "peers",
     ),
 )
@@ -107,6 +109,10 @@ KNOWS_NONE = {
 HELP = {verb: Said(DONE, words=(verb, "--help")) for verb in ("up", "down", "restart", "scale", *READS)}
 #: It has no table [node].
 NO_NODE = Said(FAILED, r"system 'demo' has no peers: add a table \[node\] to its TOML \(see docs/peers\.md\)")
+NO_GATEWAY = Said(
+    FAILED,
+    r'this system has no gateway: add to its TOML a table \[backplane.web\] with components = \["appbackplane\.runtime',
+)
 #: Standard output fails while they print; what they do is done before.
 NO_SPACE = Said(FAILED, "standard output cannot be written: No space left on device")
 
@@ -276,6 +282,7 @@ SITUATIONS = {
         each(
             Said(DONE),
             peers=NO_NODE,
+            web=NO_GATEWAY,
             **HELP,
             logs=Said(DONE),
             check=Said(DONE, words=("check", "demo.toml")),
@@ -291,6 +298,7 @@ SITUATIONS = {
         each(
             Said(DONE),
             peers=NO_NODE,
+            web=NO_GATEWAY,
             **HELP,
             logs=Said(DONE),
             check=Said(DONE, words=("check", "demo.toml")),
@@ -307,6 +315,7 @@ SITUATIONS = {
             NO_SPACE,
             list=Said(FAILED, NO_SPACE.line, ("list",)),
             peers=NO_NODE,
+            web=NO_GATEWAY,
             logs=NO_SPACE,
             check=Said(FAILED, NO_SPACE.line, ("check", "demo.toml")),
             doctor=Said(FAILED, NO_SPACE.line, ("doctor", "--help")),

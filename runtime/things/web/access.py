@@ -40,6 +40,19 @@ class Access:
         assert self._file is not None
         return self._file.path
 
+    @property
+    def version(self) -> int:
+        """Another number after each change of the permissions."""
+        if self._file is None:
+            return 0
+        self._file.table(self.unix_s())
+        return self._file.version
+
+    def look_again(self) -> None:
+        """The file has just been changed here: do not wait for the next look at it."""
+        if self._file is not None:
+            self._file.look_again()
+
     def contents(self) -> Permissions | None:
         """All permissions; None: every user may use all."""
         if self._file is None:

@@ -1,4 +1,4 @@
-"""History: the last messages of one property or event.
+"""History: the last messages of one property or event, or of all (live_feed.py).
 
 A subscriber holds a place, not a queue, so ten thousand cost nothing while nothing happens. One that falls behind the history
 is told how many messages it has lost. Pure, but for the futures of those that wait.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 #: Messages kept per property or event, and their bytes. A slower subscriber is told how many it lost.
 MESSAGES_MAX: Final = 1_024
@@ -16,29 +16,34 @@ BYTES_MAX: Final = 4 << 20
 
 
 class HistoryEntry(NamedTuple):
-    """One message: its number, from 1, and its data as JSON. None: messages were lost here, and nobody knows how many."""
+    """One message: its number, from 1, and its data as JSON. None: messages were lost here, and nobody knows how many.
+
+    about: whatever the keeper of a history wants to know of each message.
+    """
 
     number: int
     data: bytes | None
+    about: Any = None
 
 
 class History:
     """The last messages, the newest last."""
 
-    def __init__(self) -> None:
+    def __init__(self, messages_max: int = MESSAGES_MAX, bytes_max: int = BYTES_MAX) -> None:
+        self._messages_max, self._bytes_max = messages_max, bytes_max
         self._entries: deque[HistoryEntry] = deque()
         self._bytes = 0
         self.last = 0
         self.is_closed = False
         self._waiting: set[asyncio.Future[None]] = set()
 
-    def add(self, data: bytes | None) -> None:
+    def add(self, data: bytes | None, about: Any = None) -> None:
         """Add a message, and wake all waiting subscribers."""
         self.last += 1
         entries = self._entries
-        entries.append(HistoryEntry(self.last, data))
+        entries.append(HistoryEntry(self.last, data, about))
         self._bytes += len(data or b"")
-        while len(entries) > MESSAGES_MAX or (self._bytes > BYTES_MAX and len(entries) > 1):
+        while len(entries) > self._messages_max or (self._bytes > self._bytes_max and len(entries) > 1):
             self._bytes -= len(entries.popleft().data or b"")
         self.wake()
 

@@ -23,6 +23,7 @@ from ..catalogue import Catalogue, CatalogueEntry
 from .access import Access
 from .cache import PropertyCache
 from .history import History
+from .live_feed import LiveFeed
 
 #: Least seconds between two full listings; requests for an unknown id or for all things cause one.
 LIST_AGAIN_S: Final = 1.0
@@ -42,6 +43,7 @@ class Mirror:
         self.catalogue = Catalogue(self._list)
         self._cache = PropertyCache()
         self._histories: dict[tuple[str, str, str], History] = {}
+        self.feed = LiveFeed()
         self._listed_s = -LIST_AGAIN_S
         self._version = -1
         #: The listing under way, and whether it is thorough.
@@ -57,6 +59,7 @@ class Mirror:
         """End the streams of all subscribers."""
         for history in self._histories.values():
             history.close()
+        self.feed.close()
 
     # -- things -------------------------------------------------------------------------------------------------------
 
@@ -174,6 +177,7 @@ class Mirror:
         self._cache.clear()
         for history in self._histories.values():
             history.add(None)
+        self.feed.lost(_now_us())
 
     def _take(self, body: Mapping[str, Any]) -> None:
         try:
@@ -187,9 +191,15 @@ class Mirror:
                 self._cache.drop(id, name)
                 return
             self._cache.put(id, name, process, data)
-        history = self._histories.get((id, "properties" if kind == "property" else "events", name))
+        group = "properties" if kind == "property" else "events"
+        history = self._histories.get((id, group, name))
         if history is not None:
             history.add(data)
+        self.feed.add(_now_us(), id, group, name, data)
+
+
+def _now_us() -> int:
+    return int(asyncio.get_running_loop().time() * 1e6)
 
 
 async def pause(stopping: asyncio.Event, seconds: float) -> None:

@@ -27,7 +27,9 @@ from .access import Access
 from .authentication import Authentication
 from .forms import JSON, description_of
 from .interactions import Interactions
+from .live import Live
 from .mirror import Mirror
+from .page import Page, is_public
 from .parsing import natural_of
 from .problems import problem, problem_of
 from .sharing_api import SharingApi
@@ -69,9 +71,10 @@ class Server:
             self._interactions = Interactions(mirror, self._epoch)
             self._streams = Streams(mirror, self._epoch)
             self._sharing = SharingApi(mirror, self._access)
+            self._live = Live(mirror, self._epoch)
             # Malformed requests are the client's concern, and a log line with a traceback for each would be a flood.
             logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
-            tasks = [asyncio.create_task(mirror.run(stopping))]
+            tasks = [asyncio.create_task(each) for each in (mirror.run(stopping), self._live.watch(stopping))]
             if self._access.is_limited:
                 tasks.append(asyncio.create_task(self._streams.end_revoked(stopping)))
             runner = web.AppRunner(
@@ -107,6 +110,8 @@ class Server:
                 web.delete(f"{thing}/actions/{{name}}/{{number}}", interactions.cancel_action),
                 web.get(f"{thing}/{{kind:properties|events}}/{{name}}/stream", self._streams.open),
                 *self._sharing.routes(),
+                web.get("/live", self._live.open),
+                *Page().routes(),
             ]
         )
         return application
@@ -116,7 +121,10 @@ class Server:
         try:
             if not _HOST.fullmatch(request.host):
                 raise web.HTTPBadRequest(text="the header Host names no host")
-            request["principal"] = self._authentication.principal_of(request)
+            if request.match_info.http_exception is not None:
+                raise request.match_info.http_exception  # the paths are no secret
+            if not is_public(request.path):
+                request["principal"] = self._authentication.principal_of(request)
             response: web.StreamResponse = await handler(request)
             return response
         except BackplaneError as error:

@@ -117,6 +117,7 @@ class SharingApi:
         assert policy is not None and self._audit is not None
         types = {id: entry.types for id, entry in self._mirror.catalogue.things.items()}
         changed = change(self._access.path, lambda contents: function(contents, policy.operators, types))
+        self._access.look_again()  # who has shared sees it listed, and the new token is known
         for each in changed if isinstance(changed, list) else [changed]:
             self._audit.changed(self._access.unix_s(), principal, did, _told(each))
         return changed

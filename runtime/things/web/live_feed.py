@@ -1,0 +1,102 @@
+"""Live feed: the last messages of all things, for pages that show many of them over one connection.
+
+Ids of messages are times, not numbers: a gap in numbers would tell a user how much happens at things that are hidden from them.
+It keeps nothing until its first reader comes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from .history import History, HistoryEntry
+
+#: Messages kept, and their bytes: some seconds of a busy system, for a page that is slow or connects again.
+FEED_MESSAGES_MAX: Final = 10_000
+FEED_BYTES_MAX: Final = 16 << 20
+#: How a message names the kind of its affordance, by the group of the Thing Description.
+KIND_OF_GROUP: Final = {"properties": "property", "events": "event"}
+
+_encode = msgspec.json.encode
+
+
+class Origin(NamedTuple):
+    """The affordance of a message, and its time in microseconds: later than that of each message before."""
+
+    stamp_us: int
+    thing: str
+    group: str
+    name: str
+
+
+class LiveFeed:
+    """The messages, the newest last. Readers hold places in it, and no queues."""
+
+    def __init__(self) -> None:
+        self._history = History(FEED_MESSAGES_MAX, FEED_BYTES_MAX)
+        self._stamp_us = 0
+        #: Time of the first message, from which the ids count: the host's own is nobody's business.
+        self._first_us: int | None = None
+        self._is_read = False
+
+    @property
+    def is_closed(self) -> bool:
+        return self._history.is_closed
+
+    def begin(self) -> int:
+        """The place of a new reader: behind the newest message."""
+        self._is_read = True
+        return self._history.last
+
+    def add(self, now_us: int, thing: str, group: str, name: str, data: bytes) -> None:
+        """Add a new value or an event. `now_us`: monotonic. `group`: "properties" or "events". `data`: JSON."""
+        if self._is_read:
+            said: dict[str, Any] = {
+                "thing": thing,
+                "kind": KIND_OF_GROUP[group],
+                "name": name,
+                "data": msgspec.Raw(data),
+            }
+            self._history.add(_encode(said), Origin(self._next_stamp(now_us), thing, group, name))
+
+    def lost(self, now_us: int) -> None:
+        """Messages were lost on their way to the gateway."""
+        if self._is_read:
+            self._history.add(None, Origin(self._next_stamp(now_us), "", "", ""))
+
+    def after(self, place: int) -> tuple[HistoryEntry | None, bool]:
+        """The first message behind a place, whose `about` is its `Origin`, and whether others before it are lost."""
+        found, lost = self._history.after(place)
+        return found, bool(lost) or (found is not None and found.data is None)
+
+    def place_of(self, stamp_us: int) -> tuple[int, bool]:
+        """The place behind the message with this time, and whether messages since may be gone. O(messages)."""
+        place = self._history.last
+        found, _ = self._history.after(0)
+        if found is None:
+            return place, False
+        if stamp_us < found.about.stamp_us:
+            return found.number - 1, found.number > 1
+        while found is not None and found.about.stamp_us <= stamp_us:
+            place = found.number
+            found, _ = self._history.after(place)
+        return place, False
+
+    async def wait(self) -> None:
+        """Return at the next message, and when a reader is to look again."""
+        await self._history.wait()
+
+    def wake(self) -> None:
+        """Have all readers look again."""
+        self._history.wake()
+
+    def close(self) -> None:
+        """The gateway ends."""
+        self._history.close()
+
+    def _next_stamp(self, now_us: int) -> int:
+        if self._first_us is None:
+            self._first_us = now_us
+        self._stamp_us = max(self._stamp_us + 1, now_us - self._first_us)
+        return self._stamp_us
