@@ -106,7 +106,7 @@ function property(app, td, name, said, signal) {
   );
   return h(
     "div",
-    { class: `property ${kind}` },
+    { class: `property ${kind}`, "data-name": name },
     h("div", { class: "about-it" }, label, about(said)),
     h("div", { class: "control" }, control, again),
     isObserved && ["integer", "number"].includes(schema.type) ? past(things, td, name, said, signal) : null,
@@ -210,7 +210,7 @@ function action(app, td, name, said, signal) {
   };
   return h(
     "form",
-    { class: "action", submit },
+    { class: "action", "data-name": name, submit },
     h("h3", {}, said.title ?? words(name)),
     about(said),
     inner.map(([, each]) => each.element),
