@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 
-def board(*, cpu: float = 1.0, age: float | None = 0.1, queued: int = 0, waiting: int = 0, running: float | None = None) -> Any:
+def board(
+    *, cpu: float = 1.0, age: float | None = 0.1, queued: int = 0, waiting: int = 0, running: float | None = None
+) -> Any:
     """The figures that a backplane has written; the fields that are not read are left in."""
     return {
         "heartbeat_age": age, "finished": 7, "queued": queued, "waiting": waiting, "running_for": running, "cpu": cpu,
@@ -26,7 +28,9 @@ def status(*entries: dict[str, Any], uptime: float = 10.0) -> dict[str, Any]:
     return {"system": "demo", "pid": 1, "uptime": uptime, "state": "up", "backplanes": list(entries)}
 
 
-def statistics(*, running: int = 0, objects: dict[str, float] | None = None, calls: dict[str, float] | None = None) -> Any:
+def statistics(
+    *, running: int = 0, objects: dict[str, float] | None = None, calls: dict[str, float] | None = None
+) -> Any:
     """A backplane's report. `objects`, `calls`: their ages in milliseconds by name."""
     return {
         "running": [{"route": "a.b", "object": "web/a", "running_ms": 1.0}] * running,

@@ -96,7 +96,12 @@ def test_what_has_been_outstanding_longest_counts() -> None:
 
 def test_a_reason_is_written_on_one_line() -> None:
     """The subject of each step, and the nearest cause."""
-    step = {"asked": "web:x:1", "route": "a.b", "object": "web/a", "reasons": [{"text": "it awaits c.d"}, {"text": "and"}]}
+    step = {
+        "asked": "web:x:1",
+        "route": "a.b",
+        "object": "web/a",
+        "reasons": [{"text": "it awaits c.d"}, {"text": "and"}],
+    }
     end = {"asked": "web/c", "object": "web/c", "reasons": [{"text": "it runs"}]}
     assert reason_of({"steps": [step, end]}) == "a.b: it awaits c.d; web/c: it runs"
     assert reason_of({"steps": [{"asked": "web/c", "reasons": []}]}) == ""

@@ -155,7 +155,9 @@ def test_a_reason_that_is_not_known_is_said(desk: Desk) -> None:
 
 def test_few_questions_are_asked_in_one_look(desk: Desk) -> None:
     """The oldest calls of the system; what was known of others before is old."""
-    desk.supervisor.answers["supervisor.why"] = lambda body: {"steps": [{"asked": body["asked"], "reasons": [{"text": "r"}]}]}
+    desk.supervisor.answers["supervisor.why"] = lambda body: {
+        "steps": [{"asked": body["asked"], "reasons": [{"text": "r"}]}]
+    }
     for ages in ((2, 3, 4, 5, 6, 7), (9, 8, 4, 5, 6, 7)):
         del desk.supervisor.asked[:]
         entries = [entry(f"b{n}", statistics=statistics(calls={f"c{n}": age * 1e3})) for n, age in enumerate(ages)]
@@ -246,7 +248,9 @@ def test_what_the_supervisor_refuses_is_told() -> None:
     """In its own words."""
     desk = Desk(actions=True)
     desk.look(entry())
-    desk.supervisor.answers["supervisor.restart"] = lambda _: FailedPrecondition("cannot be constructed; nothing was restarted")
+    desk.supervisor.answers["supervisor.restart"] = lambda _: FailedPrecondition(
+        "cannot be constructed; nothing was restarted"
+    )
     with pytest.raises(FailedPrecondition, match="nothing was restarted"):
         desk.backplane.call("system.restart", key="web").result()
     desk.supervisor.answers["supervisor.scale"] = lambda _: {"problems": ["web: not told in time", "b"]}
@@ -265,7 +269,9 @@ def test_the_backplane_of_the_things_is_not_restarted_by_them() -> None:
         ("desk", "restart", {}), ("other", "restart", {"rolling": True}), ("other", "scale", {"replicas": 1}),
     ):  # fmt: skip
         call = desk.backplane.call(f"system.{verb}", key=key, arguments=arguments)
-        with pytest.raises(FailedPrecondition, match=f"would wait for the end of this very action: appbackplane {verb}"):
+        with pytest.raises(
+            FailedPrecondition, match=f"would wait for the end of this very action: appbackplane {verb}"
+        ):
             call.result()
     desk.backplane.call("system.scale", key="desk", threads=2).result()
 
