@@ -1,4 +1,4 @@
-"""The things of a running system: true to its processes, and able to restart and scale them; read over HTTP as other things are."""
+"""The things of a running system: true to its processes, and able to restart and scale them; read over HTTP."""
 
 from __future__ import annotations
 
@@ -19,19 +19,24 @@ from tests.waiting import wait_until
 from .conftest import System, ask_until, short_folder, systems_in
 from .test_things import TOKEN, Web
 
-TOML = f"""
+MILL = """
 [backplane.mill]
 components = ["machines:Machine"]
-restart = {{ max = 1000, backoff = "5ms", backoff_max = "10ms" }}
+restart = { max = 1000, backoff = "5ms", backoff_max = "10ms" }
+"""
+OTHERS = """
 [backplane.fragile]
 components = ["components:Bystander"]
-restart = {{ max = 0 }}
+restart = { max = 0 }
 [backplane.pair]
 components = ["components:Shelf"]
 replicas = 2
+"""
+THINGS = """
 [backplane.desk]
 components = ["appbackplane.runtime.things.system:SystemThings"]
-settings.SystemThings = {{ actions = true }}
+"""
+GATEWAY = f"""
 [backplane.web]
 components = ["appbackplane.runtime.things.web:Gateway"]
 [backplane.web.settings.Gateway]
@@ -44,7 +49,7 @@ MEMORY_OFF_MAX = 0.05
 
 
 @contextmanager
-def system_up(toml: str = TOML) -> Iterator[System]:
+def system_up(toml: str) -> Iterator[System]:
     """A system that is up."""
     with short_folder() as folder, systems_in(folder) as begin:
         shutil.copy(Path(__file__).with_name("machines.py"), folder)
@@ -56,7 +61,7 @@ def system_up(toml: str = TOML) -> Iterator[System]:
 @pytest.fixture(scope="module")
 def system(_no_ignored_interrupt: None) -> Iterator[System]:
     """One system for all."""
-    with system_up() as system:
+    with system_up(f"{MILL}{OTHERS}{THINGS}settings.SystemThings = {{ actions = true }}{GATEWAY}") as system:
         yield system
 
 
@@ -245,9 +250,10 @@ def test_the_things_start_again_with_their_backplane(system: System, web: System
     assert web.of("desk")["pid"] != pid
 
 
-def test_actions_are_off_unless_they_are_set(_no_ignored_interrupt: None) -> None:
+@pytest.mark.usefixtures("_no_ignored_interrupt")
+def test_actions_are_off_unless_they_are_set() -> None:
     """Over HTTP the error is a conflict, with the setting in it."""
-    with system_up(TOML.replace("settings.SystemThings = { actions = true }", "")) as system:
+    with system_up(f"{MILL}{THINGS}{GATEWAY}") as system:
         web = SystemWeb(system)
         wait_until(lambda: web.ask("GET", path("mill")).status == 200, "the things are not there")
         pid = web.of("mill")["pid"]

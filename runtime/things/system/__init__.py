@@ -1,9 +1,8 @@
 """The system as things: a component that makes each backplane a thing, with figures, restart and scale, and notices of its end.
 
-Once a second it asks the supervisor for the status of the system (`system_things.py`), as the commands `status` and `why` do. The
-answers are read in `status.py` and become properties and events in `properties.py`; both are pure. `backplane_thing.py` declares
-the affordances, `supervisor_client.py` holds the connection. Never here: measuring a backplane by calls to it. Read
-`system_things.py` first.
+Once a second `system_things.py` asks the supervisor, as the commands `status` and `why` do. The answers are read in `status.py`
+and become properties and events in `properties.py`; both are pure. `backplane_thing.py` declares the affordances,
+`supervisor_client.py` holds the connection. Never here: calls to a backplane to measure it. Read `system_things.py` first.
 """
 
 from .backplane_thing import BackplaneThing

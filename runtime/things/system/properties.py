@@ -11,9 +11,12 @@ import msgspec
 
 from .status import BackplaneEntry, ProcessState
 
-#: A change of the CPU share below this, in percent of a core, is not told. An idle backplane takes 0.2 to 1.5, by its heartbeats
-#: and timers, and its share wavers by as much.
+#: A change of the CPU share below this, in percent of a core, is not told. An idle backplane takes 0.1 to 1, by its
+#: heartbeats and timers, and its share wavers by as much.
 CPU_STEP: Final = 2.0
+#: An action that runs for as many seconds counts where no statistics have come: none were asked for while nothing ran, or the
+#: backplane did not answer. Shorter ones would be told whenever a heartbeat meets a timer.
+RUNS_S: Final = 1.0
 #: A change of the memory by less than one part in this many is not told: allocators give back and take pages all the time.
 MEMORY_PARTS: Final = 50
 
@@ -67,8 +70,8 @@ def properties_of(
     running = 0
     if statistics is not None:
         running = len(statistics.running)
-    elif board is not None and board.running_for:
-        running = 1
+    elif board is not None and board.running_for is not None:
+        running = int(board.running_for >= RUNS_S)
     share = (known.cpu if is_same else 0.0) if cpu is None else cpu
     return BackplaneProperties(
         state=entry.state,

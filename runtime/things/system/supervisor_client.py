@@ -1,6 +1,6 @@
-"""Supervisor client: asks the supervisor on behalf of actions, as the command line does, on an event loop in a thread of its own.
+"""Supervisor client: asks the supervisor on behalf of actions, as the command line does.
 
-An action that waits for an answer occupies no worker of its backplane.
+It lives on an event loop in a thread of its own. An action that waits for an answer occupies no worker of its backplane.
 """
 
 from __future__ import annotations

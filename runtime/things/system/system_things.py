@@ -17,8 +17,8 @@ from ...objects.component import Component
 from ...objects.operation import every
 from .backplane_thing import BackplaneThing
 from .memory import resident_bytes
-from .properties import BackplaneProperties, cpu_share, news_of, properties_of
-from .status import BackplaneEntry, SystemStatus, reason_of, status_of
+from .properties import BackplaneProperties, Death, Start, cpu_share, news_of, properties_of
+from .status import SystemStatus, reason_of, status_of
 from .supervisor_client import SupervisorAnswer, SupervisorClient, SupervisorPort
 
 #: Seconds between two looks. A person does not see more, and a heartbeat, the age of the figures, is a quarter of it.
@@ -80,7 +80,8 @@ class SystemThings(Component):
     @every(LOOK_EVERY_S, priority=2)
     async def look(self) -> None:
         """Look at the system, and have the things publish what is new."""
-        before, is_busy = self._status, self._status is not None and any(map(_is_busy, self._status.backplanes))
+        before = self._status
+        is_busy = before is not None and any(each.is_busy for each in before.backplanes)
         try:
             body = {"statistics": is_busy, "limit": STATISTICS_S}
             now = self._status = status_of(await self._ask("supervisor.status", body, STATUS_S))
@@ -158,7 +159,7 @@ class SystemThings(Component):
         entries = () if self._status is None else self._status.backplanes
         return next((entry.group for entry in entries if entry.name == backplane), backplane)
 
-    def _give(self, name: str, properties: BackplaneProperties, news: Any = ()) -> None:
+    def _give(self, name: str, properties: BackplaneProperties, news: tuple[Death | Start, ...] = ()) -> None:
         """Have a thing take its properties in an action of its own, if there is anything new."""
         if name not in self._things:
             self._things[name] = BackplaneThing(self, name)
@@ -176,10 +177,6 @@ class SystemThings(Component):
             except FailedPrecondition:  # somebody calls it: the next look removes it
                 continue
             del self._things[name], self._given[name]
-
-
-def _is_busy(entry: BackplaneEntry) -> bool:
-    return entry.is_busy
 
 
 def _to_ask(status: SystemStatus) -> dict[str, str]:

@@ -75,7 +75,8 @@ def test_a_figure_that_wavers_keeps_its_value() -> None:
 
 def test_queues_and_running_actions() -> None:
     """By the board, and exactly where the backplane has answered."""
-    assert told(read(board=board(queued=3, running=0.2))).running == 1
+    assert told(read(board=board(running=0.9))).running == 0, "a heartbeat has met a timer"
+    assert told(read(board=board(running=1.0))).running == 1
     busy = told(read(board=board(queued=3), statistics=statistics(running=4)))
     assert (busy.queued, busy.running) == (3, 4)
     assert told(read(board=board(running=0.2), statistics=statistics())).running == 0

@@ -1,4 +1,4 @@
-"""The things of the system: one for each backplane, with the figures of the last look; asked by a supervisor that a test plays."""
+"""The things of the system: one for each backplane, with the figures of the last look. The test plays the supervisor."""
 
 from __future__ import annotations
 
