@@ -182,7 +182,8 @@ def test_a_restart_is_ordered_and_is_no_death(system: System, web: SystemWeb) ->
     )
     ended = web.ask("GET", begun.headers["Location"]).body
     third = web.wait_for("pair-1", state="up", restarts=second["restarts"] + 1)
-    assert (ended["status"], ended["output"]) == ("completed", {"pair-1": third["restarts"] + 1})
+    output = [{"backplane": "pair-1", "generation": third["restarts"] + 1}]
+    assert (ended["status"], ended["output"]) == ("completed", output)
     assert third["pid"] == system.pids()["pair-1"] != second["pid"]
     os.kill(third["pid"], signal.SIGKILL)
     ((_, _, death),) = died
@@ -194,8 +195,10 @@ def test_replicas_are_restarted_one_at_a_time(system: System, web: SystemWeb) ->
     """All of them, whichever thing is asked."""
     before = {name: web.of(name) for name in ("pair-1", "pair-2")}
     with system.connect() as client:
-        generations = client.call("system.restart", key="pair-2", rolling=True, timeout=None)
-    assert generations == {name: of["restarts"] + 2 for name, of in before.items()}
+        restarted = client.call("system.restart", key="pair-2", rolling=True, timeout=None)
+    assert {each["backplane"]: each["generation"] for each in restarted} == {
+        name: of["restarts"] + 2 for name, of in before.items()
+    }
     for name, of in before.items():
         web.wait_for(name, state="up", restarts=of["restarts"] + 1)
 

@@ -9,7 +9,7 @@ import msgspec
 
 from ..declaring import action, event, prop
 from ..thing import Thing
-from .properties import BackplaneProperties, Death, Start
+from .properties import BackplaneProperties, Death, RestartedBackplane, Start
 from .status import ProcessState
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -20,7 +20,7 @@ ScaleCount = Annotated[int, msgspec.Meta(ge=1, le=256)]
 class BackplaneOrders(Protocol):
     """The part of the component that a thing needs for its actions."""
 
-    async def restart(self, backplane: str, *, rolling: bool) -> dict[str, int]: ...
+    async def restart(self, backplane: str, *, rolling: bool) -> list[RestartedBackplane]: ...
     async def scale(self, backplane: str, *, threads: int | None, replicas: int | None) -> None: ...
 
 
@@ -36,7 +36,7 @@ class BackplaneThing(Thing):
         self._now = BackplaneProperties()
 
     def take(self, now: BackplaneProperties, news: Iterable[Death | Start]) -> None:
-        """Publish what is new. An action that the component posts: no operation."""
+        """Publish changed values, and events. The component posts it as an action; it is no operation."""
         self._now = now
         for each in news:
             if isinstance(each, Death):
@@ -99,11 +99,8 @@ class BackplaneThing(Thing):
     started = event(Start, description="A new process of it is up.")
 
     @action(is_long=True)
-    async def restart(self, rolling: bool = False) -> dict[str, int]:
-        """Replace its process, which ends its calls in progress first. `rolling`: all replicas, each while the others serve.
-
-        Returns the generation of each new process.
-        """
+    async def restart(self, rolling: bool = False) -> list[RestartedBackplane]:
+        """Replace its process, which ends its calls in progress first. `rolling`: all replicas, each while the others serve."""
         return await self._orders.restart(self._backplane, rolling=rolling)
 
     @action(is_long=True)

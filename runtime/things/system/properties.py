@@ -43,6 +43,13 @@ class Start(msgspec.Struct, frozen=True):
     restarts: int
 
 
+class RestartedBackplane(msgspec.Struct, frozen=True):
+    """A backplane that an action has restarted, and the number of its new process."""
+
+    backplane: str
+    generation: int
+
+
 class BackplaneProperties(msgspec.Struct, frozen=True, kw_only=True):
     """The properties of one backplane."""
 
@@ -100,7 +107,7 @@ def cpu_share(before: BackplaneEntry | None, now: BackplaneEntry, passed_s: floa
 
 
 def news_of(before: BackplaneEntry | None, now: BackplaneEntry) -> tuple[Death | Start, ...]:
-    """What has happened between two answers. `before`: None: there was no such backplane."""
+    """The deaths and the start between two answers. `before`: None: there was no such backplane."""
     news: list[Death | Start] = []
     count = now.deaths - (0 if before is None else before.deaths)
     if count > 0:

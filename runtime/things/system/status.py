@@ -1,6 +1,6 @@
 """Status: the supervisor's answers to `supervisor.status` and `supervisor.why`, as typed data. Pure.
 
-A part of what `supervisor/live/sample.py` reads, which this folder may not import. Fields that are not needed here are ignored.
+It reads fewer fields than `supervisor/live/sample.py`, which this folder may not import, and ignores the others.
 """
 
 from __future__ import annotations

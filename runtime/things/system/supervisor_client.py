@@ -69,7 +69,7 @@ class SupervisorClient:
         self._thread.start()
 
     def stop(self, limit_s: float) -> None:
-        """Close the connection, and wait for the end of the thread, at most `limit_s` seconds. What is asked gets no answer."""
+        """Close the connection, and wait at most `limit_s` seconds for the thread. Open questions get `Unavailable`."""
         if self._loop is not None:
             with suppress(RuntimeError):  # it has ended by itself
                 self._loop.call_soon_threadsafe(self._stopping.set)
@@ -88,14 +88,17 @@ class SupervisorClient:
         task.add_done_callback(self._asking.discard)
 
     async def _answer(self, answer: SupervisorAnswer, body: dict[str, Any]) -> None:
-        assert self._client is not None
+        answer.error = Unavailable(f"{answer.route}: the connection to the supervisor has been closed")
         try:
-            answer.value = await self._client.call(
-                answer.route, arguments=body, timeout=answer.timeout_s + ANSWER_S / 2, priority=0, retry=False
-            )
+            if self._client is not None:
+                answer.value = await self._client.call(
+                    answer.route, arguments=body, timeout=answer.timeout_s + ANSWER_S / 2, priority=0, retry=False
+                )
+                answer.error = None
         except BackplaneError as error:
             answer.error = error
-        self._platform.set(answer.event)
+        finally:  # the end of the loop cancels it
+            self._platform.set(answer.event)
 
     def _run(self) -> None:
         try:

@@ -17,7 +17,7 @@ from ...objects.component import Component
 from ...objects.operation import every
 from .backplane_thing import BackplaneThing
 from .memory import resident_bytes
-from .properties import BackplaneProperties, Death, Start, cpu_share, news_of, properties_of
+from .properties import BackplaneProperties, Death, RestartedBackplane, Start, cpu_share, news_of, properties_of
 from .status import SystemStatus, reason_of, status_of
 from .supervisor_client import SupervisorAnswer, SupervisorClient, SupervisorPort
 
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 class SystemThings(Component):
     """Add it to any one backplane: `components = ["appbackplane.runtime.things.system:SystemThings"]`.
 
-    actions: whether the things may be restarted and scaled by whoever may call them. Otherwise these actions are refused.
+    actions: let each caller of the things restart and scale backplanes. Otherwise these actions raise `FailedPrecondition`.
     """
 
     component_name = "system"
@@ -79,7 +79,7 @@ class SystemThings(Component):
 
     @every(LOOK_EVERY_S, priority=2)
     async def look(self) -> None:
-        """Look at the system, and have the things publish what is new."""
+        """Look at the system, and have the things publish changes."""
         before = self._status
         is_busy = before is not None and any(each.is_busy for each in before.backplanes)
         try:
@@ -108,14 +108,14 @@ class SystemThings(Component):
         for name, subject in asked.items():
             self._give(name, msgspec.structs.replace(self._given[name], waiting_for=await self._reason(subject)))
 
-    async def restart(self, backplane: str, *, rolling: bool) -> dict[str, int]:
+    async def restart(self, backplane: str, *, rolling: bool) -> list[RestartedBackplane]:
         """Restart a backplane; `rolling`: all its replicas. Raises `FailedPrecondition`, and as the supervisor does."""
         self._expect_allowed("restart")
         group = self._group_of(backplane)
         if backplane == self._host.backplane or (rolling and group == self._group_of(self._host.backplane)):
             self._refuse_own("restart", group if rolling else backplane)
         answer = await self._order("restart", {"backplanes": [group if rolling else backplane], "rolling": rolling})
-        return {name: int(generation) for name, generation in answer["backplanes"].items()}
+        return [RestartedBackplane(name, generation) for name, generation in answer["backplanes"].items()]
 
     async def scale(self, backplane: str, *, threads: int | None, replicas: int | None) -> None:
         """Change the numbers of a backplane, or of all its replicas. None: as they are. Raises as `restart`."""

@@ -87,7 +87,7 @@ class Desk:
     def look_again(self) -> list[tuple[str, str, Any]]:
         """The same, with the answers of before."""
         self.backplane.published.clear()
-        self.backplane.advance(1.0)
+        self.ran = self.backplane.advance(1.0)
         return [(body["thing"].rpartition(":")[2], body["name"], body["data"]) for _, body in self.backplane.published]
 
     def read(self, name: str, key: str = "web") -> Any:
@@ -121,6 +121,7 @@ def test_nothing_is_published_while_nothing_changes(desk: Desk) -> None:
     del desk.supervisor.asked[:]
     assert desk.look(entry(board=board(cpu=1.01)), uptime=11.0) == []
     assert desk.supervisor.asked == [("supervisor.status", {"statistics": False, "limit": 0.2})]
+    assert set(desk.ran) == {"look"}
     assert desk.look(entry(board=board(cpu=1.51)), uptime=12.0) == [("web", "cpu", 50.0)]
 
 
@@ -231,10 +232,10 @@ def test_restart_and_scale_are_orders_to_the_supervisor() -> None:
         "supervisor.restart", {"backplanes": ["web-1"], "rolling": False, "timeout": 90.0},
     )  # fmt: skip
     desk.supervisor.answer(desk.supervisor.left[0], {"backplanes": {"web-1": 2}})
-    assert restart.result() == {"web-1": 2}
+    assert restart.result() == [{"backplane": "web-1", "generation": 2}]
     desk.supervisor.answers["supervisor.restart"] = lambda _: {"backplanes": {"web-1": 3, "web-2": 2}}
     rolling = desk.backplane.call("system.restart", key="web-1", rolling=True)
-    assert rolling.result() == {"web-1": 3, "web-2": 2}
+    assert [(each["backplane"], each["generation"]) for each in rolling.result()] == [("web-1", 3), ("web-2", 2)]
     assert desk.supervisor.asked[-1][1]["backplanes"] == ["web"] and desk.supervisor.asked[-1][1]["rolling"]
     assert desk.backplane.call("system.scale", key="web-1", threads=2, replicas=3).result() is None
     assert desk.supervisor.asked[-1] == (
