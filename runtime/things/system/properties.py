@@ -27,7 +27,7 @@ class Death(msgspec.Struct, frozen=True):
     #: As in `appbackplane status`: the exit code or signal with the last line of output, or the kernel's out of memory. Behind
     #: it, why the backplane is not started again, if so.
     reason: str
-    #: The process; null if its end was seen only after the next one had begun.
+    #: The process; null if there was none, or several have ended since the last notice.
     pid: int | None
     #: It died too often, and stays down.
     is_given_up: bool
@@ -111,7 +111,7 @@ def news_of(before: BackplaneEntry | None, now: BackplaneEntry) -> tuple[Death |
     news: list[Death | Start] = []
     count = now.deaths - (0 if before is None else before.deaths)
     if count > 0:
-        pid = None if before is None or before.pid == now.pid else before.pid
+        pid = None if before is None or count > 1 else before.pid
         news.append(Death(now.reason or "", pid, now.state == "failed", count))
     was_registered = before is not None and before.generation == now.generation and before.is_registered
     if now.is_registered and not was_registered and now.pid is not None:

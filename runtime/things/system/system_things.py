@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from appbackplane.transport.errors import BackplaneError, FailedPrecondition
+from appbackplane.transport.errors import BackplaneError, FailedPrecondition, Unavailable
 
 from ...objects.component import Component
 from ...objects.operation import every
@@ -113,7 +113,7 @@ class SystemThings(Component):
         self._expect_allowed("restart")
         group = self._group_of(backplane)
         if backplane == self._host.backplane or (rolling and group == self._group_of(self._host.backplane)):
-            self._refuse_own("restart", group if rolling else backplane)
+            raise _waits_for_itself("restart", group if rolling else backplane)
         answer = await self._order("restart", {"backplanes": [group if rolling else backplane], "rolling": rolling})
         return [RestartedBackplane(name, generation) for name, generation in answer["backplanes"].items()]
 
@@ -122,7 +122,7 @@ class SystemThings(Component):
         self._expect_allowed("scale")
         group = self._group_of(backplane)
         if replicas is not None and group == self._group_of(self._host.backplane):
-            self._refuse_own("scale", group)
+            raise _waits_for_itself("scale", group)
         numbers = {key: number for key, number in (("threads", threads), ("replicas", replicas)) if number is not None}
         answer = await self._order("scale", {"backplane": group, **numbers})
         if answer["problems"]:
@@ -135,18 +135,15 @@ class SystemThings(Component):
                 f"the actions of the system are off: set actions = true in {table}, or use appbackplane {verb}"
             )
 
-    def _refuse_own(self, verb: str, name: str) -> None:
-        raise FailedPrecondition(
-            f"{name} has the things of the system, and would wait for the end of this very action: appbackplane {verb} {name}"
-        )
-
     async def _order(self, verb: str, body: dict[str, Any]) -> Any:
         return await self._ask(f"supervisor.{verb}", {**body, "timeout": ORDER_S}, ORDER_S)
 
     async def _ask(self, route: str, body: dict[str, Any], timeout_s: float) -> Any:
-        assert self._supervisor is not None, "it serves, so it is connected"
+        supervisor = self._supervisor
+        if supervisor is None:
+            raise Unavailable(f"{self.name} is going down")
         answer = SupervisorAnswer(route, timeout_s)
-        self._supervisor.ask(answer, body)
+        supervisor.ask(answer, body)
         return await answer.wait()
 
     async def _reason(self, subject: str) -> str:
@@ -177,6 +174,12 @@ class SystemThings(Component):
             except FailedPrecondition:  # somebody calls it: the next look removes it
                 continue
             del self._things[name], self._given[name]
+
+
+def _waits_for_itself(verb: str, name: str) -> FailedPrecondition:
+    return FailedPrecondition(
+        f"{name} has the things of the system, and would wait for the end of this very action: appbackplane {verb} {name}"
+    )
 
 
 def _to_ask(status: SystemStatus) -> dict[str, str]:

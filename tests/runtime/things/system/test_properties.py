@@ -136,7 +136,7 @@ def test_a_reason_is_written_on_one_line() -> None:
         (
             {},
             {"pid": None, "state": "failed", "generation": 4, "restarts": 3, "deaths": 4, "reason": "exited with 1; given up"},
-            [Death("exited with 1; given up", 100, True, 4)],
+            [Death("exited with 1; given up", None, True, 4)],
         ),
         ({"state": "waiting", "pid": None}, {"state": "waiting", "pid": None, "deaths": 1}, [Death("", None, False, 1)]),
         ({}, {"state": "stopping", "pid": 101, "generation": 2, "restarts": 1}, [Start(101, 1)]),
