@@ -165,6 +165,26 @@ def test_a_process_that_is_killed_is_told(system: System, web: SystemWeb) -> Non
     web.wait_for("mill", pid=start["pid"], restarts=before["restarts"] + 1, reason="killed by signal 9", state="up")
 
 
+def test_one_that_is_stopped_holds_up_no_other(system: System, web: SystemWeb) -> None:
+    """It answers no question about its calls; the others' ends are told all the same."""
+    pid, other = system.pids()["mill"], system.pids()["pair-2"]
+    with system.connect() as client:
+        waiting = client.submit("machine.wait", seconds=600.0, timeout=600.0)
+        wait_until(lambda: web.of("mill")["waiting_since"] > 1.0, "nothing waits")
+        died = web.events(f"{path('pair-2')}/events/died/stream", 1)
+        next(died)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            web.wait_for("mill", waiting_since=0.0)
+            os.kill(other, signal.SIGKILL)
+            assert [data["pid"] for _, _, data in died] == [other]
+            assert web.of("mill")["state"] == "up"
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        wait_until(lambda: web.of("mill")["waiting_since"] > 1.0, "it does not go on")
+        waiting.cancel()
+
+
 def test_a_restart_is_ordered_and_is_no_death(system: System, web: SystemWeb) -> None:
     """Even of one that has died before. It ends when the new process is up."""
     died = web.events(f"{path('pair-1')}/events/died/stream", 1)
