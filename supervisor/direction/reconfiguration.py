@@ -41,7 +41,7 @@ IN_WORDS = {
 }
 _S, _B, _R, _N = Takes
 #: Tables beside [system] and [backplane.NAME]. Their keys take a restart, but [cluster], shared with other nodes, is fixed.
-_TABLES = ("record", "topic", "node", "peers", "cluster")
+_TABLES = ("record", "topic", "trace", "permissions", "node", "peers", "cluster")
 #: The keys of [system]; its table `log` follows.
 SYSTEM_KEYS: Mapping[str, Takes] = {
     "name": _N, "role": _S, "run_dir": _N, "nice": _N, "start_limit": _S, "stop_limit": _S, "restart": _S,
@@ -121,6 +121,7 @@ def plan(running: Config, new: Config) -> Plan:
         ("record", running.record, new.record),
         ("topic", running.topics, new.topics),
         ("trace", running.trace, new.trace),
+        ("permissions", running.permissions, new.permissions),
     )
     for key, before, after in tables:
         changes += [

@@ -20,7 +20,7 @@ def web(breaks: str, file: str, text: str, replacement: str) -> Mutation:
     """One way to answer with an old value, or to a stranger."""
     return Mutation(
         "things",
-        f"{WEB}/{file}",
+        f"{THINGS}/{file}" if file == "catalogue.py" else f"{WEB}/{file}",
         text,
         replacement,
         breaks,
@@ -55,12 +55,6 @@ MUTATIONS = (
     thing("two types of one property pass", "affordances.py", "        if kind != written:", "        if False:"),
     thing(
         "data of any type is an event's", "thing.py", "            converted(event.kind, body)\n", "            pass\n"
-    ),
-    thing(
-        "a key that is no URI is an id",
-        "description.py",
-        "if key is not None and _URI.fullmatch(key):",
-        "if key is not None:",
     ),
     thing("a type that contains itself is written out for ever", "schemas.py", "if name in within:", "if False:"),
     thing(
@@ -124,7 +118,7 @@ MUTATIONS = (
     web(
         "a history that is closed keeps its waiters",
         "history.py",
-        "        self.is_closed = True\n        self._wake()",
+        "        self.is_closed = True\n        self.wake()",
         "        self.is_closed = True",
     ),
     web(
@@ -152,9 +146,19 @@ MUTATIONS = (
         "math.ceil(error.retry_after)",
         "math.floor(error.retry_after)",
     ),
-    web("a page of another site is let in", "parsing.py", "(origin is not None and origin !=", "(False and origin !="),
-    web("a rebound name is let in", "parsing.py", "    if name not in _LOCAL:", "    if False:"),
-    web("anybody is let in", "server.py", "        elif not scheme and self._anonymous:", "        elif not scheme:"),
+    web(
+        "a page of another site is let in",
+        "authentication.py",
+        "(origin is not None and origin !=",
+        "(False and origin !=",
+    ),
+    web("a rebound name is let in", "authentication.py", "    if name not in _LOCAL:", "    if False:"),
+    web(
+        "anybody is let in",
+        "authentication.py",
+        "        elif not scheme and self.is_anonymous:",
+        "        elif not scheme:",
+    ),
     web("other hosts are listened to", "gateway.py", "    if not is_loopback:", "    if False:"),
     system("an ordered restart is a death", "properties.py", "    if count > 0:", "    if now.reason:"),
     system("a death is told for ever", "properties.py", "- (0 if before is None else before.deaths)", "- 0"),

@@ -12,21 +12,8 @@ from aiohttp import hdrs, web
 from appbackplane.transport import call_checks
 from appbackplane.transport.errors import InvalidArgument
 
-#: Hosts that are this one.
-_LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 #: In the place of a body that is empty.
 NOTHING: Final = object()
-
-
-def expect_local(request: web.Request) -> None:
-    """Reject requests across sites in anonymous mode: DNS rebinding by the host, forged requests by their origin."""
-    host = request.host
-    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-    if name not in _LOCAL:
-        raise web.HTTPForbidden(text=f"without a token the gateway is reached as {' or '.join(_LOCAL)} alone")
-    origin, site = request.headers.get(hdrs.ORIGIN), request.headers.get("Sec-Fetch-Site", "none")
-    if (origin is not None and origin != f"{request.scheme}://{host}") or site not in ("none", "same-origin"):
-        raise web.HTTPForbidden(text="a page of another site may send nothing here without a token")
 
 
 async def json_of(request: web.Request) -> Any:

@@ -10,9 +10,9 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from appbackplane.runtime import InvalidArgument
+from appbackplane.runtime.things.web.authentication import Authentication
 from appbackplane.runtime.things.web.gateway import Gateway
 from appbackplane.runtime.things.web.parsing import from_json, priority_of, timeout_s_of
-from appbackplane.runtime.things.web.server import Server
 from appbackplane.transport import call_checks
 
 DIGEST = "a" * 64
@@ -60,14 +60,14 @@ def test_loopback_addresses_are_taken(listen: str) -> None:
 )
 def test_without_tokens_no_other_site_gets_in(host: str, origin: str | None, is_served: bool) -> None:
     """A page of any site can have a browser send requests to this host."""
-    server = Server("nowhere", {}, anonymous=True)
+    authentication = Authentication({}, anonymous=True)
     headers = {"Host": host} | ({} if origin is None else {"Origin": origin})
     request = make_mocked_request("POST", "/things", headers=headers)
     if is_served:
-        assert server._principal(request) == "anonymous"
+        assert authentication.principal_of(request) == "anonymous"
         return
     with pytest.raises(web.HTTPForbidden):
-        server._principal(request)
+        authentication.principal_of(request)
 
 
 @pytest.mark.parametrize(
@@ -99,13 +99,13 @@ def test_a_known_token_names_its_user_and_others_nobody() -> None:
     """Whatever else is allowed: a wrong token is no anonymous request."""
     digest = hashlib.sha256(b"secret").hexdigest()
     for anonymous in (False, True):
-        server = Server("nowhere", {digest: "ada"}, anonymous=anonymous)
-        assert server._principal(with_token("Bearer secret")) == "ada"
+        authentication = Authentication({digest: "ada"}, anonymous=anonymous)
+        assert authentication.principal_of(with_token("Bearer secret")) == "ada"
         for wrong in ("Bearer guess", "Basic secret", "Bearer"):
             with pytest.raises(web.HTTPUnauthorized):
-                server._principal(with_token(wrong))
+                authentication.principal_of(with_token(wrong))
     with pytest.raises(web.HTTPUnauthorized):
-        Server("nowhere", {digest: "ada"}, anonymous=False)._principal(make_mocked_request("GET", "/"))
+        Authentication({digest: "ada"}, anonymous=False).principal_of(make_mocked_request("GET", "/"))
 
 
 def with_token(authorization: str) -> web.Request:
@@ -115,10 +115,10 @@ def with_token(authorization: str) -> web.Request:
 
 def test_a_page_of_another_site_is_known_by_its_fetch_metadata() -> None:
     """A picture of it sends no origin."""
-    server = Server("nowhere", {}, anonymous=True)
+    authentication = Authentication({}, anonymous=True)
     request = make_mocked_request("GET", "/things", headers={"Host": "localhost", "Sec-Fetch-Site": "cross-site"})
     with pytest.raises(web.HTTPForbidden):
-        server._principal(request)
+        authentication.principal_of(request)
 
 
 @pytest.mark.parametrize(

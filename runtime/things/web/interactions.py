@@ -1,0 +1,134 @@
+"""Interactions: reads and writes of properties, and actions. Each is a call, unless the last published value answers it."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from aiohttp import hdrs, web
+
+from appbackplane.transport import call_checks
+from appbackplane.transport.errors import InvalidArgument, NotFound
+
+from ..catalogue import CatalogueEntry
+from .forms import JSON, path_of
+from .invocations import Invocation, Invocations
+from .mirror import Mirror, asked
+from .parsing import NOTHING, from_json, json_of, priority_of, timeout_s_of
+
+_encode = msgspec.json.encode
+
+
+class Interactions:
+    """The requests for one thing."""
+
+    def __init__(self, mirror: Mirror, epoch: str) -> None:
+        """`epoch` names the gateway's process in the addresses of invocations."""
+        self._mirror = mirror
+        self._invocations = Invocations(epoch)
+
+    def close(self) -> None:
+        """Cancel the actions under way."""
+        self._invocations.cancel_all()
+
+    async def read(self, request: web.Request) -> web.Response:
+        entry, name = await asked(self._mirror, request, "properties", "read")
+        return web.Response(body=await self._value(request, entry, name), content_type=JSON)
+
+    async def read_all(self, request: web.Request) -> web.Response:
+        principal = request["principal"]
+        entry = await self._mirror.thing(request.match_info["id"], principal)
+        access = self._mirror.access
+        names = [name for name in entry.model.get("properties", {}) if access.permits(principal, entry, "read", name)]
+        values = await asyncio.gather(*(self._value(request, entry, name) for name in names))
+        return web.Response(
+            body=_encode({name: msgspec.Raw(value) for name, value in zip(names, values, strict=True)}),
+            content_type=JSON,
+        )
+
+    async def _value(self, request: web.Request, entry: CatalogueEntry, name: str) -> bytes:
+        if entry.model["properties"][name].get("observable") and not entry.is_replicated:
+            cached = self._mirror.cached(entry, name)
+            if cached is not None:
+                return cached
+            await self._mirror.ask_for_values(entry)
+        return _encode(await self._call(request, entry, name, {}))
+
+    async def write(self, request: web.Request) -> web.Response:
+        entry, name = await asked(self._mirror, request, "properties", "write")
+        setter = entry.setters.get(name)
+        if setter is None:
+            raise web.HTTPMethodNotAllowed("PUT", ["GET"], text=f"property {name!r} is read only")
+        value = await json_of(request)
+        if value is NOTHING:
+            raise InvalidArgument("expected the value as JSON in the body")
+        await self._call(request, entry, setter, {"value": value}, {"value": entry.model["properties"][name]})
+        return web.Response(status=204)
+
+    async def invoke(self, request: web.Request) -> web.Response:
+        entry, name = await asked(self._mirror, request, "actions", "invoke")
+        said = entry.model["actions"][name]
+        arguments = await json_of(request)
+        if arguments is NOTHING:
+            arguments = {}
+        if type(arguments) is not dict:
+            raise InvalidArgument("expected the input of the action as a JSON object in the body")
+        schemas = said.get("input", {}).get("properties", {})
+        if said["synchronous"]:
+            result = await self._call(request, entry, name, arguments, schemas)
+            if "output" not in said:
+                return web.Response(status=204)
+            return web.Response(body=_encode(result), content_type=JSON)
+        for parameter in arguments:
+            if parameter not in schemas:
+                raise InvalidArgument(f"action {name!r} has no parameter {parameter!r}")
+        for parameter in said.get("input", {}).get("required", ()):
+            if parameter not in arguments:
+                raise InvalidArgument(f"action {name!r} needs the parameter {parameter!r}")
+        path = f"/{path_of(entry.id)}/actions/{quote(name, safe='')}"
+        call = self._call(request, entry, name, arguments, schemas, timeout_s=call_checks.TIMEOUT_MAX_S)
+        requested = datetime.datetime.now(datetime.UTC).isoformat()
+        begun = self._invocations.begin(path, request["principal"], requested, call)
+        return web.Response(
+            status=201, body=_encode(begun.status()), content_type=JSON, headers={hdrs.LOCATION: begun.href}
+        )
+
+    async def action_status(self, request: web.Request) -> web.Response:
+        return web.Response(body=_encode(self._begun(request).status()), content_type=JSON)
+
+    async def cancel_action(self, request: web.Request) -> web.Response:
+        self._begun(request).task.cancel()
+        return web.Response(status=204)
+
+    def _begun(self, request: web.Request) -> Invocation:
+        match = request.match_info
+        href = f"/{path_of(match['id'])}/actions/{quote(match['name'], safe='')}/{match['number']}"
+        found = self._invocations.find(href, request["principal"])
+        if found is None:
+            raise NotFound(
+                f"no invocation {match['number']!r} of yours: unknown, expired, or lost when the gateway ended"
+            )
+        return found
+
+    async def _call(
+        self,
+        request: web.Request,
+        entry: CatalogueEntry,
+        operation: str,
+        arguments: dict[str, Any],
+        schemas: Mapping[str, Any] | None = None,
+        timeout_s: float | None = None,
+    ) -> Any:
+        for name, schema in (schemas or {}).items():
+            if name in arguments:
+                arguments[name] = from_json(arguments[name], schema, name)
+        timeout_s = timeout_s_of(request) if timeout_s is None else timeout_s
+        spec = call_checks.asked(
+            f"{entry.component}.{operation}", entry.key, priority_of(request), timeout_s, arguments, {}, None, False
+        )
+        spec.principal = request["principal"]
+        return await self._mirror.client.request(spec)

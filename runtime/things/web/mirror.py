@@ -1,0 +1,209 @@
+"""Mirror: the gateway's knowledge of its system: the things, their last published values, and their last messages.
+
+It lists the things of each backplane that starts, and hears the notifications of all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from appbackplane.transport.async_client import AsyncClient
+from appbackplane.transport.directory import Directory
+from appbackplane.transport.errors import BackplaneError, NotFound, Unavailable
+
+from ...permissions.thing_ids import NOTIFICATIONS
+from ..catalogue import Catalogue, CatalogueEntry
+from .access import Access
+from .cache import PropertyCache
+from .history import History
+
+#: Least seconds between two full listings; requests for an unknown id or for all things cause one.
+LIST_AGAIN_S: Final = 1.0
+#: Seconds between two looks whether a backplane has started.
+WATCH_S: Final = 0.25
+
+_encode = msgspec.json.encode
+log = logging.getLogger(__name__)
+
+
+class Mirror:
+    """The things of the system by id. Used by one event loop."""
+
+    def __init__(self, client: AsyncClient, access: Access) -> None:
+        self.client = client
+        self.access = access
+        self.catalogue = Catalogue(self._list)
+        self._cache = PropertyCache()
+        self._histories: dict[tuple[str, str, str], History] = {}
+        self._listed_s = -LIST_AGAIN_S
+        self._version = -1
+        #: The listing under way, and whether it is thorough.
+        self._listing: tuple[asyncio.Task[None], bool] | None = None
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Keep up with the system until the task is cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._hear(stopping))
+            group.create_task(self._watch(stopping))
+
+    def close(self) -> None:
+        """End the streams of all subscribers."""
+        for history in self._histories.values():
+            history.close()
+
+    # -- things -------------------------------------------------------------------------------------------------------
+
+    async def _list(self, route: str) -> Any:
+        return await self.client.call(route, timeout=5.0)
+
+    async def refresh(self, *, is_thorough: bool) -> None:
+        """List the things of backplanes that have started; `is_thorough`: of all, at most once in `LIST_AGAIN_S`.
+
+        One listing at a time serves all requests, and goes on when its first request is given up.
+        """
+        is_thorough = is_thorough and asyncio.get_running_loop().time() - self._listed_s >= LIST_AGAIN_S
+        directory = await self.client.directory()
+        if not is_thorough and directory.version == self._version:
+            return
+        if self._listing is None or (is_thorough and not self._listing[1]):
+            task = asyncio.create_task(self._relist(directory, is_thorough=is_thorough))
+            self._listing = task, is_thorough
+        await asyncio.shield(self._listing[0])
+
+    async def thing(self, id: str, principal: str) -> CatalogueEntry:
+        """The thing, in the process in which it lives now. Raises `Unavailable` while it starts, and `NotFound`, in the same
+        time and with the same words, if there is none or `principal` may not know of it.
+        """
+        found = self._visible(id, principal)
+        directory = self.client.known_directory
+        if found is not None and directory is not None and self.catalogue.is_current(found, directory):
+            return found
+        await self.refresh(is_thorough=False)
+        if self._visible(id, principal) is None:
+            await self.refresh(is_thorough=True)
+        found = self._visible(id, principal)
+        if found is None:
+            raise NotFound(f"no thing {id!r}: GET /things lists all")
+        if not self.catalogue.is_current(found, await self.client.directory()):
+            raise Unavailable(f"backplane {found.backplane} of this thing is starting again", retry_after=WATCH_S)
+        return found
+
+    def things(self, principal: str) -> list[CatalogueEntry]:
+        """The things that `principal` may know of, by id."""
+        permitted = [each for each in self.catalogue.things.values() if self.access.permits(principal, each)]
+        return sorted(permitted, key=lambda each: each.id)
+
+    def _visible(self, id: str, principal: str) -> CatalogueEntry | None:
+        found = self.catalogue.things.get(id)
+        return found if found is not None and self.access.permits(principal, found) else None
+
+    async def _relist(self, directory: Directory, *, is_thorough: bool) -> None:
+        this = self._listing
+        try:
+            if await self.catalogue.refresh(directory, is_thorough=is_thorough):
+                self._version = directory.version
+            if is_thorough:
+                self._listed_s = asyncio.get_running_loop().time()
+        finally:
+            if self._listing is this:
+                self._listing = None
+        for entry in self.catalogue.things.values():
+            await self.ask_for_values(entry)
+        for (id, kind, name), history in [*self._histories.items()]:
+            if id not in self.catalogue.things:
+                history.close()
+                del self._histories[id, kind, name]
+
+    async def _watch(self, stopping: asyncio.Event) -> None:
+        """List the things of each backplane that starts, without waiting for a request."""
+        while True:
+            try:
+                await self.refresh(is_thorough=False)
+            except BackplaneError as error:
+                log.debug("the things are not listed: %s", error)
+            except (
+                Exception
+            ):  # the edge: the answer of a backplane may be of any kind, and the next one is asked all the same
+                log.exception("the things are not listed")
+            await pause(stopping, WATCH_S)
+
+    # -- values and messages ------------------------------------------------------------------------------------------
+
+    def cached(self, entry: CatalogueEntry, name: str) -> bytes | None:
+        """The last published value of an observable property, as JSON. None: it is not known."""
+        return self._cache.get(entry.id, name, entry.process)
+
+    def history(self, id: str, kind: str, name: str) -> History:
+        """The last messages of a property or event. `kind`: "properties" or "events"."""
+        return self._histories.setdefault((id, kind, name), History())
+
+    async def ask_for_values(self, entry: CatalogueEntry) -> None:
+        """Have a new thing publish its observable properties, so that later reads need not wait for its actions."""
+        is_observed = any(said.get("observable") for said in entry.model.get("properties", {}).values())
+        if is_observed and not entry.is_replicated and self._cache.is_to_ask(entry.id, entry.process):
+            try:
+                await self.client.cast(f"{entry.component}.notify_all", key=entry.key)
+            except BackplaneError:  # it is asked again with the next read
+                self._cache.ask_again(entry.id, entry.process)
+
+    async def _hear(self, stopping: asyncio.Event) -> None:
+        """Take the notifications of all things, for as long as the gateway serves."""
+        while True:
+            try:
+                async with await self.client.subscribe(NOTIFICATIONS) as subscription:
+                    async for message in subscription:
+                        if message.lost:
+                            self._lost(message.lost)
+                        self._take(message.body)
+            except BackplaneError as error:
+                log.warning("notifications of things are not heard: %s", error)
+            self._lost(0)
+            await pause(stopping, WATCH_S)
+
+    def _lost(self, count: int) -> None:
+        """Notifications are lost: values may be old, and subscribers learn it."""
+        if count:
+            log.warning("%d notifications of things were lost: values are read anew", count)
+        self._cache.clear()
+        for history in self._histories.values():
+            history.add(None)
+
+    def _take(self, body: Mapping[str, Any]) -> None:
+        try:
+            id, kind, name, process = body["thing"], body["kind"], body["name"], body["process"]
+            is_known, data = body["is_known"], _encode(body["data"])
+        except Exception:  # the edge: anybody may publish on the topic, and values may be of any kind
+            log.warning("a notification that no thing has sent is dropped: %.100s", body)
+            return
+        if kind == "property":
+            if not is_known:
+                self._cache.drop(id, name)
+                return
+            self._cache.put(id, name, process, data)
+        history = self._histories.get((id, "properties" if kind == "property" else "events", name))
+        if history is not None:
+            history.add(data)
+
+
+async def pause(stopping: asyncio.Event, seconds: float) -> None:
+    """Return after some time, or at once if the server stops."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await stopping.wait()
+
+
+async def asked(mirror: Mirror, request: web.Request, group: str, kind: str) -> tuple[CatalogueEntry, str]:
+    """The thing and the affordance that a path names, if the user may use it. Raises `NotFound` and `PermissionDenied`."""
+    principal, name = request["principal"], request.match_info["name"]
+    entry = await mirror.thing(request.match_info["id"], principal)
+    refusal = mirror.access.refusal(principal, entry, group, kind, name)
+    if refusal is not None:
+        raise refusal
+    return entry, name
