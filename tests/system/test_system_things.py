@@ -287,3 +287,22 @@ def test_actions_are_off_unless_they_are_set() -> None:
             assert told["status"] == 409
             assert "set actions = true in [backplane.desk.settings.SystemThings]" in told["detail"]
         assert web.of("mill")["pid"] == pid
+
+
+@pytest.mark.usefixtures("_no_ignored_interrupt")
+def test_permissions_hold_for_them() -> None:
+    """Who may read the figures of a backplane may not restart it for that."""
+    ben = hashlib.sha256(b"ben").hexdigest()
+    gateway = GATEWAY.replace("tokens = {", f'tokens = {{ ben = "{ben}",')
+    permissions = '[permissions]\noperators = ["local", "ada"]\n'
+    with system_up(f"{permissions}{MILL}{THINGS}settings.SystemThings = {{ actions = true }}{gateway}") as system:
+        operator, reader = SystemWeb(system), SystemWeb(system, "ben")
+        wait_until(lambda: operator.ask("GET", path("mill")).status == 200, "the things are not there")
+        assert reader.ask("GET", path("mill")).status == 404
+        given = {"who": "ben", "things": ["urn:appbackplane:system:*"], "access": ["read"]}
+        assert operator.ask("POST", "/permissions", given).status < 300
+        wait_until(lambda: reader.ask("GET", path("mill")).status == 200, "the permission does not hold")
+        assert reader.of("mill")["pid"] == operator.of("mill")["pid"]
+        assert reader.ask("POST", f"{path('mill')}/actions/restart", {}).status == 404
+        assert operator.ask("POST", f"{path('mill')}/actions/restart", {}).status == 201
+        operator.wait_for("mill", restarts=1, state="up", reason="")
