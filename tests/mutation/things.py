@@ -28,6 +28,12 @@ def web(breaks: str, file: str, text: str, replacement: str) -> Mutation:
     )
 
 
+def system(breaks: str, file: str, text: str, replacement: str) -> Mutation:
+    """One way to tell something wrong of a backplane, or to let anybody restart it."""
+    tests = (f"{TESTS}/system/test_properties.py", f"{TESTS}/system/test_system_things.py")
+    return Mutation("things", f"{THINGS}/system/{file}", text, replacement, breaks, tests)
+
+
 MUTATIONS = (
     thing(
         "what was there already is told again", "thing.py", "if self._notified.get(each.name) != packed:", "if True:"
@@ -154,4 +160,34 @@ MUTATIONS = (
         "        elif not scheme:",
     ),
     web("other hosts are listened to", "gateway.py", "    if not is_loopback:", "    if False:"),
+    system("an ordered restart is a death", "properties.py", "    if count > 0:", "    if now.reason:"),
+    system("a death is told for ever", "properties.py", "- (0 if before is None else before.deaths)", "- 0"),
+    system(
+        "a new process has the share of the old one",
+        "properties.py",
+        "is_same = entry.pid is not None and entry.pid == known.pid",
+        "is_same = True",
+    ),
+    system("a share that wavers is published", "properties.py", "abs(share - known.cpu) < CPU_STEP", "False"),
+    system("two answers of one heartbeat are compared", "properties.py", " if between_s > 0.1 else None", ""),
+    system(
+        "the time between answers is that between heartbeats",
+        "properties.py",
+        "passed_s + ages[0] - ages[1]",
+        "passed_s",
+    ),
+    system("a process that starts has started", "properties.py", "if now.is_registered and not", "if not"),
+    system("the youngest call counts", "status.py", "return max(ages +", "return min(ages +"),
+    system("anybody may restart", "system_things.py", "        if not self._may_act:\n", "        if False:\n"),
+    system(
+        "the things wait for their own end",
+        "system_things.py",
+        "        if backplane == self._host.backplane or",
+        "        if",
+    ),
+    system("the first look tells of starts", "system_things.py", "() if before is None else news_of", "news_of"),
+    system("statistics are asked for each second", "system_things.py", '"statistics": is_busy', '"statistics": True'),
+    system("nothing new is given all the same", "system_things.py", "self._given[name] and not news:", "None:"),
+    system("a rolling restart is that of one", "system_things.py", "[group if rolling else backplane]", "[backplane]"),
+    system("an error is an answer", "supervisor_client.py", "        if self.error is not None:", "        if False:"),
 )

@@ -131,4 +131,4 @@ class Interactions:
             f"{entry.component}.{operation}", entry.key, priority_of(request), timeout_s, arguments, {}, None, False
         )
         spec.principal = request["principal"]
-        return await self._mirror.client._call(spec)
+        return await self._mirror.client.request(spec)
