@@ -34,6 +34,14 @@ def system(breaks: str, file: str, text: str, replacement: str) -> Mutation:
     return Mutation("things", f"{THINGS}/system/{file}", text, replacement, breaks, tests)
 
 
+def page(breaks: str, file: str, text: str, replacement: str) -> Mutation:
+    """One way to show a page too much, or nothing."""
+    tests = ("test_live.py", "test_live_feed.py", "test_page_files.py")
+    return Mutation(
+        "things", f"{WEB}/{file}", text, replacement, breaks, tuple(f"{TESTS}/web/{each}" for each in tests)
+    )
+
+
 MUTATIONS = (
     thing(
         "what was there already is told again", "thing.py", "if self._notified.get(each.name) != packed:", "if True:"
@@ -114,7 +122,12 @@ MUTATIONS = (
         "        return not self._silent",
         "        return True",
     ),
-    web("a history has any number of bytes", "history.py", "(self._bytes > BYTES_MAX and len(entries) > 1)", "False"),
+    web(
+        "a history has any number of bytes",
+        "history.py",
+        "(self._bytes > self._bytes_max and len(entries) > 1)",
+        "False",
+    ),
     web(
         "a history that is closed keeps its waiters",
         "history.py",
@@ -160,6 +173,48 @@ MUTATIONS = (
         "        elif not scheme:",
     ),
     web("other hosts are listened to", "gateway.py", "    if not is_loopback:", "    if False:"),
+    page(
+        "ids of messages are numbers",
+        "live_feed.py",
+        "max(self._stamp_us + 1, now_us - self._first_us)",
+        "self._stamp_us + 1",
+    ),
+    page("ids tell the clock of the host", "live_feed.py", "now_us - self._first_us)", "now_us)"),
+    page(
+        "a gap is not told",
+        "live_feed.py",
+        "return found.number - 1, found.number > 1",
+        "return found.number - 1, False",
+    ),
+    page(
+        "the feed is kept for nobody", "live_feed.py", "        self._is_read = False", "        self._is_read = True"
+    ),
+    page(
+        "everybody gets all messages",
+        "live.py",
+        'return self._mirror.access.permits(principal, entry, "observe", name)',
+        "return True",
+    ),
+    page(
+        "what no thing declares is sent",
+        "live.py",
+        "entry is None or name not in entry.model.get(group, {})",
+        "entry is None",
+    ),
+    page(
+        "a revoked stream stays open",
+        "live.py",
+        "access.is_limited and not known and not access.is_operator(principal)",
+        "False",
+    ),
+    page("who comes and goes is told to all", "live.py", "return stream.view != before", "return True"),
+    page(
+        "new permissions are not told",
+        "live.py",
+        "(each.id, each.process, self._uses(principal, each))",
+        "(each.id, each.process)",
+    ),
+    page("all paths are public", "page.py", 'return path == "/" or', "return True or"),
     system("an ordered restart is a death", "properties.py", "    if count > 0:", "    if now.reason:"),
     system("a death is told for ever", "properties.py", "- (0 if before is None else before.deaths)", "- 0"),
     system(

@@ -71,6 +71,7 @@ export function sign(unit) {
   return UNITS[plain] ?? unit;
 }
 
+const PLAIN = new Intl.NumberFormat(undefined, { maximumFractionDigits: 2, useGrouping: false });
 const NUMBER = new Intl.NumberFormat(undefined, { maximumFractionDigits: 2 });
 const PREFIXES = ["B", "KiB", "MiB", "GiB", "TiB"];
 
@@ -82,8 +83,8 @@ export function told(value, unit) {
   if (value === false) return "off";
   if (typeof value === "number") {
     if (/^bytes?$/i.test(unit ?? "")) return bytes(value);
-    const text = NUMBER.format(value),
-      of = sign(unit);
+    const of = sign(unit),
+      text = (of ? NUMBER : PLAIN).format(value); // without a unit it may be a number that names, such as that of a process
     return of ? `${text}${/^[%°]$/.test(of) ? "" : "\u202f"}${of}` : text;
   }
   if (typeof value === "string") return value === "" ? "–" : value;
@@ -97,6 +98,11 @@ function bytes(value) {
     power += 1;
   }
   return `${NUMBER.format(Math.round(value * 10) / 10)}\u202f${PREFIXES[power]}`;
+}
+
+/** A description, in which `words` between backquotes are code. */
+export function prose(text) {
+  return text.split("`").map((part, index) => (index % 2 ? h("code", {}, part) : part));
 }
 
 /** A span of time, roughly: "3 min". */

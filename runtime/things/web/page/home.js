@@ -74,11 +74,7 @@ function card(app, td, signal) {
   const { things } = app,
     isHere = isServed(td),
     address = `#/thing/${encodeURIComponent(td.id)}`;
-  const shown = isHere
-    ? Object.entries(td.properties ?? {})
-        .filter(([name, said]) => isShown(td, name, said))
-        .slice(0, VALUES_MAX)
-    : [];
+  const shown = isHere ? telling(td).slice(0, VALUES_MAX) : [];
   const values = shown.map(([name, said]) => {
     const value = h("dd", {}, "…");
     things.watch(td.id, name, (now) => (value.textContent = told(now, said.unit)), signal);
@@ -108,6 +104,16 @@ function card(app, td, signal) {
     number ? spark(app, td, number, signal) : null,
     isHere && tellsWaits(td) ? waits(app, td, signal) : null,
   );
+}
+
+/** The properties that fit on a card, the most telling first: what is on or off or in some state, then what is measured. */
+function telling(td) {
+  const rank = ([, said]) => {
+    const kind = kindOf(plain(said).schema);
+    return kind === "switch" || kind === "choice" ? 0 : said.unit ? 1 : kind === "text" ? 3 : 2;
+  };
+  const shown = Object.entries(td.properties ?? {}).filter(([name, said]) => isShown(td, name, said));
+  return shown.sort((a, b) => rank(a) - rank(b));
 }
 
 function isShown(td, name, said) {

@@ -1,7 +1,7 @@
 // Sharing: who has access to a thing, for those who may share it.
 
 import { h, span, words } from "./elements.js";
-import { ask } from "./gateway.js";
+import { ask, token } from "./gateway.js";
 import { newId } from "./inputs.js";
 
 const HOUR = 3600,
@@ -45,7 +45,7 @@ export function sharing(td, signal) {
           ? found.map((each) => line(each, td, refresh, status))
           : [h("li", { class: "none" }, "Nobody else has been given access.")]),
       );
-      panel.hidden = false;
+      panel.hidden = token.isLink() && !found.length; // most guests may share nothing
     } catch {
       panel.hidden = true;
     }

@@ -1,7 +1,7 @@
 // Thing: one thing with all its properties, actions and events, and with those who have access to it.
 
 import { chart } from "./chart.js";
-import { clock, h, sign, told, words } from "./elements.js";
+import { clock, h, prose, sign, told, words } from "./elements.js";
 import { ask, pathOf } from "./gateway.js";
 import { flip, waits } from "./home.js";
 import { field, input, kindOf, newId, plain } from "./inputs.js";
@@ -65,7 +65,7 @@ export function thing(app, td, signal) {
 }
 
 function about(said) {
-  return said.description ? h("small", { class: "about" }, said.description) : null;
+  return said.description ? h("small", { class: "about" }, prose(said.description)) : null;
 }
 
 function property(app, td, name, said, signal) {
