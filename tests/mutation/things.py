@@ -214,7 +214,7 @@ MUTATIONS = (
         "(each.id, each.process, self._uses(principal, each))",
         "(each.id, each.process)",
     ),
-    page("all paths are public", "page.py", 'return path == "/" or', "return True or"),
+    page("all paths are public", "page_files.py", 'return path == "/" or', "return True or"),
     system("an ordered restart is a death", "properties.py", "    if count > 0:", "    if now.reason:"),
     system("a death is told for ever", "properties.py", "- (0 if before is None else before.deaths)", "- 0"),
     system(

@@ -29,7 +29,7 @@ from .forms import JSON, description_of
 from .interactions import Interactions
 from .live import Live
 from .mirror import Mirror
-from .page import Page, is_public
+from .page_files import Page, is_public
 from .parsing import natural_of
 from .problems import problem, problem_of
 from .sharing_api import SharingApi

@@ -52,7 +52,10 @@ async function start() {
     while (isDue && !signal.aborted) {
       isDue = false;
       try {
-        if ((await app.things.list()) && !signal.aborted) show({ isNew: false });
+        const isOther = await app.things.list();
+        if (signal.aborted) return;
+        if (isOther) show({ isNew: false });
+        app.things.readWatched(); // a new process of the same thing may have other values
       } catch {
         // unknown-user has been told, or the stream tells that the gateway is away
       }

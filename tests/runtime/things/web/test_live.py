@@ -154,6 +154,7 @@ def test_each_message_is_checked(tmp_path: Path) -> None:
                 here.mirror.tell("urn:a", "level", 5)
                 assert data(await following())["data"] == 5
             async with here.listening("ada") as following:
+                here.mirror.tell("urn:b", "undeclared", 5)
                 here.mirror.tell("urn:b", "level", 6)
                 assert data(await following())["data"] == 6
 

@@ -10,10 +10,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
-from appbackplane.runtime.things.web import page
-from appbackplane.runtime.things.web.page import Page, is_public
+from appbackplane.runtime.things.web import page_files
+from appbackplane.runtime.things.web.page_files import Page, is_public
 
-FOLDER = Path(page.__file__).with_name("page")
+FOLDER = Path(page_files.__file__).with_name("page")
 FILES = sorted(FOLDER.iterdir())
 
 
@@ -46,7 +46,7 @@ def test_a_file_that_has_not_changed_is_not_sent_again() -> None:
     assert (again.status, again.body) == (304, None) and answered("main.js", If_None_Match='"other"').status == 200
 
 
-@pytest.mark.parametrize("file", ["", "none.js", "../page.py", "__init__.py", "index.html/"])
+@pytest.mark.parametrize("file", ["", "none.js", "../page_files.py", "__init__.py", "index.html/"])
 def test_there_are_no_other_files(file: str) -> None:
     """Only those of the folder, by their names."""
     with pytest.raises(web.HTTPNotFound):

@@ -1,4 +1,4 @@
-"""Page: the files of the web page, which shows the things of the system to people (page/index.html).
+"""Page files: those of the web page, which shows the things of the system to people (page/index.html).
 
 They hold nothing of the system, so they are served to everybody. The page asks the gateway as every client does.
 """
