@@ -20,8 +20,12 @@ from tests.waiting import LIMIT_S
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 FOUND = next(filter(None, map(shutil.which, NAMES)), None)
-#: Evaluates to true once the expression does. The page has no event for "the input has another value".
-UNTIL = "new Promise((resolve) => {{ const look = () => ({}) ? resolve(true) : setTimeout(look, 20); look(); }})"
+#: Evaluates to true once the expression does, and does not raise. A page tells nobody that an input has another value.
+UNTIL = """new Promise((resolve) => {{
+  const is = () => {{ try {{ return {}; }} catch {{ return false; }} }};
+  const look = () => (is() ? resolve(true) : setTimeout(look, 20));
+  look();
+}})"""
 
 
 class Tab:
@@ -31,14 +35,17 @@ class Tab:
         self._browser = browser
         self.session = session
         self.errors: list[str] = []
+        self.loaded = asyncio.Event()
 
     async def send(self, method: str, **parameters: Any) -> dict[str, Any]:
         """A command of the protocol."""
         return await self._browser.send(method, parameters, self.session)
 
     async def open(self, url: str) -> None:
-        """Go to an address. One that differs in its fragment alone loads nothing."""
-        await self.send("Page.navigate", url=url)
+        """Go to an address, and wait until its page is loaded. One that differs in its fragment alone loads nothing."""
+        self.loaded.clear()
+        if "loaderId" in await self.send("Page.navigate", url=url):
+            await self.loaded.wait()
 
     async def evaluate(self, expression: str) -> Any:
         """The value of an expression, or of its promise."""
@@ -48,15 +55,10 @@ class Tab:
         return said["result"].get("value")
 
     async def until(self, expression: str) -> None:
-        """Wait until an expression is true, whatever page is loaded meanwhile."""
+        """Wait until an expression is true."""
         try:
             async with asyncio.timeout(LIMIT_S):
-                while True:
-                    try:
-                        await self.evaluate(UNTIL.format(expression))
-                        return
-                    except (ProtocolError, AssertionError):
-                        await asyncio.sleep(0)  # the page that was asked has gone, or its elements are not there yet
+                await self.evaluate(UNTIL.format(expression))
         except TimeoutError:
             shown = await self.evaluate("document.body.innerText")
             raise AssertionError(f"never true: {expression}; the page says: {shown}; errors: {self.errors}") from None
@@ -132,7 +134,9 @@ class Browser:
                 else:
                     answer.set_result(said["result"])
             tab = self._tabs.get(said.get("sessionId", ""))
-            if tab is not None and said.get("method") == "Runtime.exceptionThrown":
+            if tab is not None and said.get("method") == "Page.loadEventFired":
+                tab.loaded.set()
+            elif tab is not None and said.get("method") == "Runtime.exceptionThrown":
                 tab.errors.append(str(said["params"]["exceptionDetails"].get("exception", {}).get("description")))
             elif tab is not None and said.get("method") == "Log.entryAdded":
                 entry = said["params"]["entry"]

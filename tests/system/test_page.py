@@ -107,7 +107,6 @@ def test_a_guest_link_lets_in_until_it_is_revoked(house: System, tmp_path: Path)
         await tab.click(".share button.primary")
         await tab.until_text("Shared with ben.")
         await tab.click(".share button.primary")
-        link = None
         await tab.until("document.querySelector('.access input.link')?.value")
         link = await tab.evaluate("document.querySelector('.access input.link').value")
         await guest.open(link)

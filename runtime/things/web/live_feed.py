@@ -21,7 +21,7 @@ KIND_OF_GROUP: Final = {"properties": "property", "events": "event"}
 _encode = msgspec.json.encode
 
 
-class Origin(NamedTuple):
+class MessageOrigin(NamedTuple):
     """The affordance of a message, and its time in microseconds: later than that of each message before."""
 
     stamp_us: int
@@ -58,15 +58,15 @@ class LiveFeed:
                 "name": name,
                 "data": msgspec.Raw(data),
             }
-            self._history.add(_encode(said), Origin(self._next_stamp(now_us), thing, group, name))
+            self._history.add(_encode(said), MessageOrigin(self._next_stamp(now_us), thing, group, name))
 
     def lost(self, now_us: int) -> None:
         """Messages were lost on their way to the gateway."""
         if self._is_read:
-            self._history.add(None, Origin(self._next_stamp(now_us), "", "", ""))
+            self._history.add(None, MessageOrigin(self._next_stamp(now_us), "", "", ""))
 
     def after(self, place: int) -> tuple[HistoryEntry | None, bool]:
-        """The first message behind a place, whose `about` is its `Origin`, and whether others before it are lost."""
+        """The first message behind a place, whose `about` is its `MessageOrigin`, and whether others before it are lost."""
         found, lost = self._history.after(place)
         return found, bool(lost) or (found is not None and found.data is None)
 
