@@ -44,7 +44,7 @@ function headers(more = {}) {
 }
 
 /** Ask the gateway; its answer with `body`, from JSON. Raises Refused, and TypeError if it cannot be reached. */
-export async function ask(method, path, body, { signal, isQuiet = false } = {}) {
+export async function ask(method, path, body, { signal } = {}) {
   const options = { method, headers: headers(), cache: "no-store", signal };
   if (body !== undefined) {
     options.body = JSON.stringify(body);
@@ -55,7 +55,7 @@ export async function ask(method, path, body, { signal, isQuiet = false } = {}) 
   const isJson = (response.headers.get("Content-Type") ?? "").includes("json");
   const found = text && isJson ? JSON.parse(text) : null;
   if (!response.ok) {
-    if (response.status === 401 && !isQuiet) document.dispatchEvent(new CustomEvent("unknown-user"));
+    if (response.status === 401) document.dispatchEvent(new CustomEvent("unknown-user"));
     throw new Refused(
       response.status,
       sentence(found?.detail ?? response.statusText),
@@ -74,15 +74,20 @@ export function pathOf(id, ...parts) {
   return ["things", id, ...parts].map(encodeURIComponent).join("/");
 }
 
-/** Whether there is a sign-in; the user's name, if they have signed in. */
+/** The name of the user; "" where the gateway does not tell. Raises Refused. */
 export async function whoAmI() {
   try {
-    const { body } = await ask("GET", "whoami", undefined, { isQuiet: true });
-    return { hasSignIn: true, name: body?.name ?? body?.principal ?? "" };
+    return (await ask("GET", "whoami")).body?.principal ?? "";
   } catch (error) {
-    if (error instanceof Refused && error.status !== 404) return { hasSignIn: true, name: "" };
-    return { hasSignIn: false, name: "" };
+    if (error instanceof Refused && error.status === 404) return "";
+    throw error;
   }
+}
+
+/** Whether users can sign in by a provider: then there is such a path, though not for this method. */
+export async function hasSignIn() {
+  const answer = await fetch("sign-in", { method: "HEAD", cache: "no-store" }).catch(() => null);
+  return answer?.status === 405;
 }
 
 /**

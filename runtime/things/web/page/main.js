@@ -1,7 +1,7 @@
 // Main: starts the page, knows who its user is, and shows what the address names. Read this file first.
 
 import { h } from "./elements.js";
-import { Refused, listen, takeToken, token, whoAmI } from "./gateway.js";
+import { Refused, ask, hasSignIn, listen, takeToken, token, whoAmI } from "./gateway.js";
 import { home } from "./home.js";
 import { thing } from "./thing.js";
 import { Things } from "./things.js";
@@ -24,19 +24,17 @@ async function start() {
   session = new AbortController();
   const { signal } = session;
   app = { things: new Things() };
-  const me = await whoAmI();
-  if (signal.aborted) return;
-  app.me = me;
   try {
+    app.user = await whoAmI();
     await app.things.list();
   } catch (error) {
     if (signal.aborted) return;
-    if (error instanceof Refused && error.status === 403) return refuse(error.message);
-    state("lost");
+    const isFinal = error instanceof Refused && error.status < 500;
+    const reason = error instanceof Refused ? error.message : "The gateway cannot be reached.";
     main.replaceChildren(
-      h("p", { class: "empty" }, "The gateway cannot be reached. This page tries again by itself."),
+      h("p", { class: "empty", role: "alert" }, reason, isFinal ? "" : " This page tries again by itself."),
     );
-    setTimeout(() => signal.aborted || start(), AGAIN_MS);
+    if (!isFinal) setTimeout(() => signal.aborted || start(), AGAIN_MS);
     return;
   }
   if (signal.aborted) return;
@@ -120,13 +118,18 @@ function state(name) {
 }
 
 function account() {
-  const signOut = h(
-    "button",
-    { type: "button", class: "quiet", click: () => (token.forget(), dark("")) },
-    "Sign out",
+  const signOut = async () => {
+    if (token.get()) token.forget();
+    else await ask("POST", "sign-out").catch(() => {});
+    dark("");
+  };
+  const name = token.isLink() ? "Guest" : app.user;
+  const isKnown = token.get() || (app.user && app.user !== "anonymous");
+  at("account").replaceChildren(
+    ...(isKnown
+      ? [h("span", {}, name), h("button", { type: "button", class: "quiet", click: signOut }, "Sign out")]
+      : []),
   );
-  const known = token.get() ? [h("span", {}, token.isLink() ? "Guest" : ""), signOut] : [];
-  at("account").replaceChildren(...(app.me?.name && !token.get() ? [h("span", {}, app.me.name)] : known));
 }
 
 /** Show nothing of the system any more, and ask for a token. */
@@ -134,8 +137,7 @@ function dark(reason) {
   session.abort();
   session = new AbortController();
   view.abort();
-  const hasSignIn = app.me?.hasSignIn;
-  app = { things: new Things(), me: app.me };
+  app = { things: new Things(), isDark: true };
   at("search-form").hidden = true;
   search.value = "";
   connection.hidden = true;
@@ -154,23 +156,20 @@ function dark(reason) {
     token.set(entered.value.trim());
     await start();
   };
+  const signIn = h("p", { hidden: true }, h("a", { class: "button primary", href: "sign-in?next=/" }, "Sign in"));
+  hasSignIn().then((isSo) => (signIn.hidden = !isSo));
   main.replaceChildren(
     h(
       "section",
       { class: "panel entry" },
       h("h1", { tabindex: "-1" }, "Things"),
       h("p", { id: "why", role: "alert" }, reason),
-      hasSignIn ? h("p", {}, h("a", { class: "button primary", href: "sign-in" }, "Sign in")) : null,
+      signIn,
       h(
         "form",
         { submit: enter },
-        h("label", { for: "token", class: "name" }, hasSignIn ? "Or with a token" : "Your token"),
-        h(
-          "div",
-          { class: "set" },
-          entered,
-          h("button", { type: "submit", class: hasSignIn ? "" : "primary" }, "Enter"),
-        ),
+        h("label", { for: "token", class: "name" }, "Your token"),
+        h("div", { class: "set" }, entered, h("button", { type: "submit" }, "Enter")),
       ),
       h(
         "p",
@@ -186,21 +185,15 @@ function dark(reason) {
   entered.focus();
 }
 
-function refuse(reason) {
-  main.replaceChildren(
-    h("section", { class: "panel entry" }, h("h1", {}, "Things"), h("p", { role: "alert" }, reason)),
-  );
-}
-
 document.addEventListener("unknown-user", () => {
-  const had = token.get();
-  const reason = !had
-    ? ""
-    : token.isLink()
-      ? "This link has ended, or was never valid. Ask whoever gave it to you for another one."
-      : "This token is not known here.";
+  if (app.isDark) return;
+  const isLink = token.isLink(),
+    isToken = token.get() && !isLink,
+    wasIn = Boolean(app.user);
   token.forget();
-  dark(reason);
+  if (isLink) dark("This link has ended, or was never valid. Ask whoever gave it to you for another one.");
+  else if (isToken) dark("This token is not known here.");
+  else dark(wasIn ? "You have been signed out." : "");
 });
 
 addEventListener("hashchange", () => {
