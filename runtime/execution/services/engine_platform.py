@@ -53,6 +53,11 @@ class EnginePlatform:
         #: The system's run directory.
         self.run_dir = run_dir
 
+    def permits(self, principal: str | None, id: str, types: tuple[str, ...], kind: str, name: str) -> bool:
+        """Whether a principal may use an affordance of a thing. None: code of the system, which may use all."""
+        access = self._engine.access
+        return access is None or principal is None or access.permits(principal, id, types, kind, name)
+
     def later(
         self, component: Component, name: str, delay_ns: int, interval_ns: int, make: Callable[[], Action | None]
     ) -> Timer:
