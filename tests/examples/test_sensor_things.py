@@ -136,7 +136,9 @@ def test_thermometer_and_battery_are_told_where_there_are_any(monkeypatch: pytes
     battery = SimpleNamespace(percent=73.0, power_plugged=None)
     monkeypatch.setattr(psutil, "sensors_battery", lambda: battery, raising=False)
     cpu, laptop = HostCpu(), HostBattery()
-    assert (cpu.temperature(), cpu.frequency(), cpu.unknown()) == (61.0, 2_400.0, {})
+    assert (cpu.temperature(), cpu.frequency(), cpu.unknown()) == (61.0, 2_400.0, {"use": "a rate needs two looks"})
+    cpu.sample()
+    assert cpu.use() is not None and cpu.unknown() == {}
     assert (laptop.level(), laptop.is_plugged()) == (73.0, None)
     assert laptop.unknown() == {"is_plugged": "the battery does not tell it"}
 

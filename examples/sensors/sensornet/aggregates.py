@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from .model import DAY_NS, S
+from .nodes import TOPIC
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-TOPIC = "field.reports"
 REPORT = (
     "run long, node string, zone string, room string, sequence long, time_ns long, temperature double, humidity double,"
     " light double, battery double"
 )
 QUANTITIES = ("temperature", "humidity", "light")
-_MINUTE_NS, _DAY_NS = 60 * 10**9, 86_400 * 10**9
 
 
 def reports(spark: SparkSession, run_dir: str) -> DataFrame:
@@ -34,7 +35,7 @@ def by_zone_and_minute(reports: DataFrame) -> DataFrame:
         for each in QUANTITIES
         for name, how in (("mean", F.avg), ("min", F.min), ("max", F.max))
     ]
-    minute = F.floor(F.col("time_ns") / _MINUTE_NS).alias("minute")
+    minute = F.floor(F.col("time_ns") / (60 * S)).alias("minute")
     return reports.groupBy("run", "zone", minute).agg(F.count("*").alias("reports"), *figures)
 
 
@@ -57,5 +58,5 @@ def batteries(reports: DataFrame) -> DataFrame:
         F.max_by("battery", "time_ns").alias("battery"),
     )
     used = F.col("before") - F.col("battery")
-    days = (F.col("until_ns") - F.col("since_ns")) / _DAY_NS
+    days = (F.col("until_ns") - F.col("since_ns")) / DAY_NS
     return ends.select("run", "node", "battery", F.when(used > 0, F.col("battery") / used * days).alias("days_left"))

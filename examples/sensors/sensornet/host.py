@@ -56,20 +56,24 @@ class HostDevice(Thing):
 class HostCpu(HostDevice):
     """The processor."""
 
+    _has_looked = False
+
     def look(self, now_ns: int) -> None:
-        self._use = psutil.cpu_percent()  # since the last look
+        use = psutil.cpu_percent()  # since the last look; at first it is 0
+        self._use, self._has_looked = use if self._has_looked else None, True
         frequency = psutil.cpu_freq() if hasattr(psutil, "cpu_freq") else None
         self._frequency = frequency.current if frequency is not None and frequency.current > 0 else None
         chips = psutil.sensors_temperatures() if hasattr(psutil, "sensors_temperatures") else {}
         found = [each.current for chip in _THERMOMETERS for each in chips.get(chip, ()) if each.current is not None]
         self._temperature = max(found, default=None)
         self._why(
+            use=_FIRST if self._use is None else None,
             frequency="the kernel does not tell it" if self._frequency is None else None,
             temperature="the processor has no thermometer that is visible here" if self._temperature is None else None,
         )
 
     @prop(observable=True, unit="percent")
-    def use(self) -> float:
+    def use(self) -> float | None:
         return self._use
 
     @prop(observable=True, unit="megahertz")

@@ -118,8 +118,6 @@ class SensorField(Component):
     field stands still; None: never. A restarted field begins anew, as another `run`.
     """
 
-    declares = (SensorNode,)
-
     def __init__(
         self, nodes: int = 1_000, seed: int = 1, battery_mah: float = 2_500.0, loss_max: float = 0.2,
         speed: float = 20.0, hours: float | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-S = 1_000_000_000
+from .model import S
 
 
 class CounterRate:
