@@ -16,6 +16,12 @@ def thing(breaks: str, file: str, text: str, replacement: str) -> Mutation:
     )
 
 
+def sensors(breaks: str, file: str, text: str, replacement: str) -> Mutation:
+    """One way to reckon a sensor network wrongly, in the example."""
+    tests = ("tests/examples/test_sensor_model.py", "tests/examples/test_sensor_things.py")
+    return Mutation("things", f"examples/sensors/sensornet/{file}", text, replacement, breaks, tests)
+
+
 def web(breaks: str, file: str, text: str, replacement: str) -> Mutation:
     """One way to answer with an old value, or to a stranger."""
     return Mutation(
@@ -190,4 +196,26 @@ MUTATIONS = (
     system("nothing new is given all the same", "system_things.py", "self._given[name] and not news:", "None:"),
     system("a rolling restart is that of one", "system_things.py", "[group if rolling else backplane]", "[backplane]"),
     system("an error is an answer", "supervisor_client.py", "        if self.error is not None:", "        if False:"),
+    sensors("a node that has never woken is awake", "model.py", "self._sequence > 0 and not self.is_dead", "True"),
+    sensors(
+        "an empty battery feeds one more cycle",
+        "model.py",
+        "if self.charge_mas < self.cycle_mas:",
+        "if self.charge_mas < 0:",
+    ),
+    sensors("a dead node wakes again", "model.py", "            if node.is_dead:\n", "            if False:\n"),
+    sensors(
+        "losses depend on other nodes",
+        "model.py",
+        'Random(f"{plan.seed}/{number}")',
+        'Random(f"{plan.seed}/{plan.nodes}")',
+    ),
+    sensors("lost messages arrive", "nodes.py", "            if each.is_lost:\n", "            if False:\n"),
+    sensors("a sleeping node tells no age", "nodes.py", "now_ns - self._last.time_ns)", "0)"),
+    sensors(
+        "a counter that wraps has no rate", "rates.py", "if grown < 0 and self._wraps_at is not None:", "if False:"
+    ),
+    sensors(
+        "parts of a processor count twice", "host.py", '.startswith("package")', '.startswith(("package", "core"))'
+    ),
 )
