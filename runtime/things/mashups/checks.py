@@ -1,0 +1,45 @@
+"""Checks: whether what a rule names is there, by the Thing Model of the thing. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from appbackplane.transport.directory import nearest
+
+from .rule import EVENT, PROPERTY, Target
+
+
+def problem_of(target: Target, model: Mapping[str, Any]) -> str | None:
+    """Why a target cannot be used, in one sentence; None: it can. `model`: the Thing Model, as `describe` returns it."""
+    if target.kind == "thing":
+        return None
+    group = {EVENT: "events", "action": "actions"}.get(target.kind, "properties")
+    found = model.get(group, {}).get(target.name)
+    if found is None:
+        return f"{target.thing} has no {_KINDS[target.kind]} {target.name!r}{_hint(target.name, model.get(group, {}))}"
+    if target.kind == PROPERTY and not found.get("observable"):
+        return f"{target.thing}: property {target.name!r} is not observable, so its changes are not published"
+    if target.kind == "write" and found.get("readOnly"):
+        return f"{target.thing}: property {target.name!r} is read only"
+    if target.kind == "action" and target.input is not None:
+        return _problem_of_input(target, found.get("input") or {})
+    return None
+
+
+def _problem_of_input(target: Target, schema: Mapping[str, Any]) -> str | None:
+    parameters: Mapping[str, Any] = schema.get("properties", {})
+    given = target.input or frozenset()
+    for name in sorted(given - set(parameters)):
+        return f"{target.thing}: action {target.name!r} has no parameter {name!r}{_hint(name, parameters)}"
+    for name in sorted(set(schema.get("required", ())) - given):
+        return f"{target.thing}: action {target.name!r} needs the parameter {name!r}"
+    return None
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    close = nearest(name, list(known))
+    return f" (did you mean {close!r}?)" if close else ""
+
+
+_KINDS = {EVENT: "event", "action": "action", PROPERTY: "property", "write": "property"}
