@@ -127,9 +127,11 @@ class RuleState:
         return self._by_mode(number, cause, is_new=False)
 
     def ended(self, number: int) -> list[RuleEffect]:
-        """A run has ended, whatever its outcome."""
+        """A run has ended, whatever its outcome, or will never begin."""
         if number in self._running:
             self._running.remove(number)
+        elif any(queued == number for queued, _ in self._queue):
+            self._queue = deque(each for each in self._queue if each[0] != number)
         if self._running or not self._queue:
             return []
         number, cause = self._queue.popleft()

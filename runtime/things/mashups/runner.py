@@ -123,6 +123,7 @@ class RuleRunner:
             if str(error) != self._closed_because:
                 self._closed_because = str(error)
                 log.error("%s: no rule runs, because the journal cannot be used: %s", self._mashup.name, error)
+            self.close()
             return False
         self._is_open = True
         self._number = self.log.last
@@ -130,6 +131,12 @@ class RuleRunner:
             self._log_refusal(name, reason)
         self._recover()
         return True
+
+    def close(self) -> None:
+        """Let go of the journal, as the end of the process does."""
+        journal, self._journal = self._journal, None
+        if journal is not None:
+            journal.close()
 
     def _open_journal(self) -> Journal | None:
         mashup, host = self._mashup, self._mashup._host
