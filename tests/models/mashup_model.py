@@ -54,9 +54,8 @@ class RuleModel:
         """Its time has come."""
         taken = [each.taken_ns for each in self.history if each.taken_ns is not None]
         running = self.those("running")
-        if self.is_used(new.key) or (self.cooldown_ns and taken and now_ns - max(taken) < self.cooldown_ns):
-            new.state = "skipped"
-        elif running and self.mode == "single":
+        is_early = self.cooldown_ns and taken and now_ns - max(taken) < self.cooldown_ns
+        if self.is_used(new.key) or is_early or (running and self.mode == "single"):
             new.state = "skipped"
         elif running and self.mode == "queued":
             new.state = "waiting" if len(self.those("waiting")) < self.queued_max else "skipped"

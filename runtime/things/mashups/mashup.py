@@ -46,11 +46,15 @@ class GivenEvent:
 
 @dataclass(frozen=True, slots=True)
 class RuleStatus:
-    """A rule as the property `rules` shows it. `refused`: why it never runs. `skipped`: triggers without a run, by reason."""
+    """A rule as the property `rules` shows it. `is_ready`: all that it names was found. `refused`: why it never runs.
+
+    `skipped`: triggers without a run, by reason.
+    """
 
     name: str
     mode: str
     is_enabled: bool
+    is_ready: bool
     refused: str
     running: int
     queued: int
@@ -164,7 +168,9 @@ class Mashup(Thing):
         """Its rules, and why some do not run."""
         runner = self._runner
         found = [_status(rule) for rule in runner.rules.values()]
-        return found + [RuleStatus(name, "", False, reason, 0, 0, {}) for name, reason in self._rules_refused().items()]
+        return found + [
+            RuleStatus(name, "", False, False, reason, 0, 0, {}) for name, reason in self._rules_refused().items()
+        ]
 
     @action(safe=True, priority=2)
     def runs(self, rule: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
@@ -287,10 +293,10 @@ def _attributes(cls: type) -> dict[str, Any]:
 
 
 def _status(rule: ActiveRule) -> RuleStatus:
-    state = rule.state
+    state, is_ready = rule.state, not rule.refused and not rule.unchecked
     return RuleStatus(
-        rule.spec.name, rule.spec.policy.mode, state.is_enabled, rule.refused, state.running_count, state.queued_count,
-        dict(rule.skipped),
+        rule.spec.name, rule.spec.policy.mode, state.is_enabled, is_ready, rule.refused, state.running_count,
+        state.queued_count, dict(rule.skipped),
     )  # fmt: skip
 
 

@@ -28,7 +28,7 @@ from ...objects.action import Action
 from ...objects.app_object import AppObject
 from ...objects.platform import TimerHandle
 from .checks import problem_of
-from .deciding import HOP_LIMIT, QueueRun, RuleEffect, RuleState, SkipTrigger, StartRun, StopRun, WakeAt
+from .deciding import DONE_ALREADY, HOP_LIMIT, QueueRun, RuleEffect, RuleState, SkipTrigger, StartRun, StopRun, WakeAt
 from .driving import Watched
 from .hops import hops_of, trace_after
 from .journal import Journal, JournalError
@@ -305,7 +305,7 @@ class RuleRunner:
             log.warning("%s is not run for %s of %s: %s", where, cause.name, cause.thing, reason)
         if number in self.log.open:
             self._record(RunEnded(number, SKIPPED, reason, self._unix_s()))
-        elif cause.key is not None or reason == HOP_LIMIT:
+        elif reason == HOP_LIMIT or (cause.key is not None and reason != DONE_ALREADY):  # that one has its line already
             self._record(TriggerSkipped(number, rule.spec.name, cause, reason, self._unix_s()))
 
     # Runs

@@ -1,0 +1,131 @@
+"""Mashups beside the things of a house, in processes of their own: what a kill -9 may cost, and that loops end across them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appbackplane.runtime.things.mashups.deciding import HOPS_MAX
+from appbackplane.transport import Client
+from tests.waiting import wait_until
+
+from .conftest import System, ask_until, short_folder, systems_in
+from .test_things import killed_and_back
+
+TOML = """
+[backplane.things]
+components = ["ruled:House"]
+[backplane.answers]
+components = ["ruled:Answers"]
+[backplane.rules]
+components = ["appbackplane.runtime.things.mashups:Rules"]
+cpu_limit = 50
+restart = { max = 1000, backoff = "5ms", backoff_max = "10ms" }
+[backplane.rules.settings.Rules.rules.greet]
+when = { thing = "house/door", event = "came" }
+do = [
+    { thing = "house/bell", action = "ring", input = { id = "$data.id" } },
+    { pause = 0.005 },
+    { thing = "house/bell", action = "note", input = { id = "$data.id" } },
+]
+mode = "queued"
+run_as = "rule:greet"
+[backplane.rules.settings.Rules.rules.count]
+when = { thing = "house/door", event = "came" }
+do = [
+    { thing = "house/bell", action = "ring", input = { id = "$data.id" } },
+    { thing = "house/bell", action = "note", input = { id = "$data.id" } },
+]
+mode = "parallel"
+run_as = "rule:count"
+[backplane.rules.settings.Rules.rules.follow]
+when = { thing = "house/left", property = "level" }
+do = { thing = "house/right", write = "level", value = "$data" }
+[backplane.rules.settings.Rules.rules.lost]
+when = { thing = "house/cellar", event = "came" }
+do = { pause = 1 }
+"""
+VISITORS = [f"visitor-{number}" for number in range(120)]
+ENDS = {"completed", "interrupted"}
+
+
+@pytest.fixture
+def house(_no_ignored_interrupt: None) -> Iterator[System]:
+    with short_folder() as folder, systems_in(folder) as begin:
+        shutil.copy(Path(__file__).with_name("ruled.py"), folder)
+        system = begin(TOML)
+        system.wait_up()
+        yield system
+
+
+def runs(client: Client, rule: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = client.call("rules.runs", rule=rule, limit=1_000)
+    return found
+
+
+def rings(client: Client) -> int:
+    return sum(client.call("house.counts", key="bell")[0].values())
+
+
+def test_no_event_runs_twice_and_none_is_forgotten(house: System) -> None:
+    """A device repeats its events, so that none is lost. The rules' process is killed again and again while it runs them."""
+    with house.connect() as client:
+        for _ in range(5):
+            before = rings(client)
+            client.call("house.open", key="door", ids=VISITORS)
+            ask_until(
+                client, "house.counts", lambda counts, least=before: sum(counts[0].values()) >= least + 5, key="bell"
+            )
+            killed_and_back(house, "rules")
+
+        def has_all() -> bool:
+            client.call("house.open", key="door", ids=VISITORS)
+            lines = {rule: runs(client, rule) for rule in ("greet", "count")}
+            return all(
+                {line["cause"]["key"] for line in told if line["outcome"] in ENDS} == {*VISITORS}
+                for told in lines.values()
+            )
+
+        wait_until(has_all, "some events have no line")
+        rung, noted = client.call("house.counts", key="bell")
+        assert max(rung.values()) == max(noted.values()) == 1, "no event runs a rule twice"
+        interrupted = 0
+        for rule in ("greet", "count"):
+            told = [line for line in runs(client, rule) if line["outcome"] != "skipped"]
+            assert len(told) == len(VISITORS), "each event has one line"
+            for line in told:
+                name = f"rule:{rule} {line['cause']['key']}"
+                if line["outcome"] == "completed":
+                    assert (rung.get(name), noted.get(name)) == (1, 1)
+                    continue
+                interrupted += 1
+                assert "its process ended during the run" in line["error"]
+                if name in noted:
+                    assert name in rung and line["steps"][-1] == "house.note bell"
+        assert interrupted >= 1, "a queued run was under way at each kill"
+
+
+def test_loops_end_across_processes(house: System) -> None:
+    """The hops travel with calls and notifications; no process knows both halves of the loop."""
+    with house.connect() as client:
+        for mashup in ("rules", "answers"):
+            ask_until(
+                client, f"{mashup}.rules", lambda rules: all(rule["is_ready"] or rule["refused"] for rule in rules)
+            )
+        assert [line["rule"] for line in client.call("rules.runs")] == ["lost"]
+        client.call("house.set_level", key="left", value=10)
+
+        def limits() -> list[dict[str, Any]]:
+            lines = [*client.call("rules.runs"), *client.call("answers.runs")]
+            return [line for line in lines if line["error"].startswith("hop limit")]
+
+        wait_until(limits, "the loop goes on")
+        counts = [
+            sum(line["outcome"] == "completed" for line in client.call(f"{each}.runs")) for each in ("rules", "answers")
+        ]
+        assert counts == [HOPS_MAX / 2, HOPS_MAX / 2]
+        assert client.call("house.level", key="left") == 10 + HOPS_MAX / 2
