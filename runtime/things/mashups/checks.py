@@ -7,22 +7,23 @@ from typing import Any
 
 from appbackplane.transport.directory import nearest
 
-from .rule import EVENT, PROPERTY, Target
+from .rule import ACTION, EVENT, PROPERTY, PROPERTY_WRITTEN, THING, Target
 
 
 def problem_of(target: Target, model: Mapping[str, Any]) -> str | None:
     """Why a target cannot be used, in one sentence; None: it can. `model`: the Thing Model, as `describe` returns it."""
-    if target.kind == "thing":
+    if target.kind == THING:
         return None
-    group = {EVENT: "events", "action": "actions"}.get(target.kind, "properties")
+    group = {EVENT: "events", ACTION: "actions"}.get(target.kind, "properties")
     found = model.get(group, {}).get(target.name)
     if found is None:
-        return f"{target.thing} has no {_KINDS[target.kind]} {target.name!r}{_hint(target.name, model.get(group, {}))}"
+        kind = target.kind if target.kind in (EVENT, ACTION) else PROPERTY
+        return f"{target.thing} has no {kind} {target.name!r}{_hint(target.name, model.get(group, {}))}"
     if target.kind == PROPERTY and not found.get("observable"):
         return f"{target.thing}: property {target.name!r} is not observable, so its changes are not published"
-    if target.kind == "write" and found.get("readOnly"):
+    if target.kind == PROPERTY_WRITTEN and found.get("readOnly"):
         return f"{target.thing}: property {target.name!r} is read only"
-    if target.kind == "action" and target.input is not None:
+    if target.kind == ACTION and target.input is not None:
         return _problem_of_input(target, found.get("input") or {})
     return None
 
@@ -40,6 +41,3 @@ def _problem_of_input(target: Target, schema: Mapping[str, Any]) -> str | None:
 def _hint(name: str, known: Iterable[str]) -> str:
     close = nearest(name, list(known))
     return f" (did you mean {close!r}?)" if close else ""
-
-
-_KINDS = {EVENT: "event", "action": "action", PROPERTY: "property", "write": "property"}

@@ -15,6 +15,11 @@ from ...objects.operation import PRIORITY_DEFAULT
 
 EVENT: Final = "event"
 PROPERTY: Final = "property"
+#: Kinds of targets beside those: a property that is read or written, an action, the thing itself.
+PROPERTY_READ: Final = "read"
+PROPERTY_WRITTEN: Final = "write"
+ACTION: Final = "action"
+THING: Final = "thing"
 
 #: By mode: what happens to a trigger of a rule that is running. docs/concepts/mashups.md has the same table.
 MODES: Final = {
@@ -62,6 +67,10 @@ class Cause:
     hops: int = 0
 
 
+class ConditionNotMet(Exception):
+    """A condition that was looked at in the run does not hold: the run ends, and counts as skipped."""
+
+
 @dataclass(frozen=True, slots=True)
 class RulePolicy:
     """When a trigger starts a run. Times in ns."""
@@ -76,10 +85,9 @@ class RulePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A part of a thing that a rule names: an event, an observable property, an action, or a property that it writes.
+    """A part of a thing that a rule names. `kind`: one of the constants above; a "property" is observed.
 
-    `kind`: "event", "property", "action", "write", or "thing": nothing but the thing itself. `input`: names of the action's
-    arguments that the rule gives; None: unknown.
+    `input`: names of the action's arguments that the rule gives; None: unknown.
     """
 
     component: str

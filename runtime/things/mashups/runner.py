@@ -32,7 +32,7 @@ from .deciding import DONE_ALREADY, HOP_LIMIT, QueueRun, RuleEffect, RuleState, 
 from .driving import Watched
 from .hops import hops_of, trace_after
 from .journal import Journal, JournalError
-from .rule import PROPERTY, Cause, RuleSpec, Target, key_of
+from .rule import PROPERTY, PROPERTY_WRITTEN, THING, Cause, ConditionNotMet, RuleSpec, Target, key_of
 from .run_log import (
     COMPLETED,
     FAILED,
@@ -192,7 +192,7 @@ class RuleRunner:
         if target.kind == PROPERTY and known not in self._values:
             value = await self._ask(f"{target.component}.{target.name}", target.key, run_as)
             self._values.setdefault(known, value)
-        elif target.kind in ("write", "thing"):
+        elif target.kind in (PROPERTY_WRITTEN, THING):
             await self._setters_of(target.component, target.key)
 
     def _ask(self, route: str, key: str | None, run_as: str | None) -> Awaitable[Any]:
@@ -344,6 +344,8 @@ class RuleRunner:
             outcome, error = (
                 (STOPPED, "a later trigger restarted it") if run.is_stopped else (FAILED, cancelled.message)
             )
+        except ConditionNotMet as unmet:
+            outcome, error = SKIPPED, str(unmet)
         except BackplaneError as failed:
             error = f"{type(failed).__name__}: {failed.message}"
             log.warning("%s: run %d of rule %s failed: %s", self._mashup.name, number, spec.name, error)
@@ -372,7 +374,7 @@ class RuleRunner:
         """The operation that writes a property. Raises `NotFound`, and `FailedPrecondition` for one that is read only."""
         setters = await self._setters_of(component, key)
         if name not in setters:
-            where = Target(component, key, "thing").thing
+            where = Target(component, key, THING).thing
             raise FailedPrecondition(f"{where} has no property {name!r} that can be written")
         return setters[name]
 
@@ -384,7 +386,7 @@ class RuleRunner:
                 for _, its_component, its_key, kind in listed["things"]:
                     self._setters[its_component, its_key] = listed["setters"][kind]
         if (component, key) not in self._setters:
-            raise NotFound(f"there is no thing {Target(component, key, 'thing').thing}")
+            raise NotFound(f"there is no thing {Target(component, key, THING).thing}")
         return self._setters[component, key]
 
     # Records

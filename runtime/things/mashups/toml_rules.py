@@ -16,7 +16,18 @@ from appbackplane.transport.errors import InvalidArgument
 from ...execution.workers.user_functions import pause
 from ...objects.operation import PRIORITY_DEFAULT
 from .handles import BoundThing, thing, things
-from .rule import SECONDS_MAX, Cause, RuleSpec, Target, Trigger, policy_of
+from .rule import (
+    ACTION,
+    PROPERTY_READ,
+    PROPERTY_WRITTEN,
+    SECONDS_MAX,
+    Cause,
+    ConditionNotMet,
+    RuleSpec,
+    Target,
+    Trigger,
+    policy_of,
+)
 
 _OPTIONS: Final = ("when", "if", "do", "mode", "debounce", "cooldown", "priority", "key", "run_as")
 #: By `op`: whether a field of the event and the value compare so.
@@ -52,6 +63,28 @@ class FieldCondition:
 
 
 @dataclass(frozen=True, slots=True)
+class PropertyCondition:
+    """`{ thing = "house/sensor", property = "lux", op = "<", value = 20 }`: it is read when the run begins."""
+
+    component: str
+    key: str | None
+    name: str
+    op: str
+    value: Any
+
+    async def expect(self, mashup: Any) -> None:
+        """Read the property. Raises `ConditionNotMet`."""
+        found = await BoundThing(mashup, self.component, self.key).read(self.name)
+        try:
+            does_hold = bool(COMPARISONS[self.op](found, self.value))
+        except TypeError:
+            does_hold = False
+        if not does_hold:
+            where = Target(self.component, self.key, PROPERTY_READ).thing
+            raise ConditionNotMet(f"{self.name} of {where} is {found!r}, not {self.op} {self.value!r}")
+
+
+@dataclass(frozen=True, slots=True)
 class DoStep:
     """One step: an action with `input`, a property that is written (`input` is its value), or a pause in seconds."""
 
@@ -73,6 +106,8 @@ def rule_of(name: str, table: Any) -> RuleSpec:
     dos = table["do"] if isinstance(table["do"], list) else [table["do"]]
     ifs = table.get("if", [])
     conditions = tuple(_condition(where, each) for each in (ifs if isinstance(ifs, list) else [ifs]))
+    expected = tuple(each for each in conditions if isinstance(each, PropertyCondition))
+    tests = tuple(each for each in conditions if isinstance(each, FieldCondition))
     triggers = tuple(_trigger(where, each) for each in whens)
     steps = tuple(_step(where, each) for each in dos)
     if not triggers or not steps or len(steps) > STEPS_MAX:
@@ -86,25 +121,28 @@ def rule_of(name: str, table: Any) -> RuleSpec:
     )  # fmt: skip
 
     async def body(mashup: Any, cause: Cause) -> None:
+        for each in expected:
+            await each.expect(mashup)
         for step in steps:
             await _do(step, mashup, cause)
 
     def condition(cause: Cause) -> bool:
-        return all(each.holds(cause) for each in conditions)
+        return all(each.holds(cause) for each in tests)
 
-    targets = tuple(
-        Target(step.component, step.key, step.kind, step.name, frozenset(step.input) if step.kind == "action" else None)
+    read = tuple(Target(each.component, each.key, PROPERTY_READ, each.name) for each in expected)
+    targets = read + tuple(
+        Target(step.component, step.key, step.kind, step.name, frozenset(step.input) if step.kind == ACTION else None)
         for step in steps
         if step.component
     )
-    return RuleSpec(name, triggers, body, policy, condition if conditions else None, run_as, targets)
+    return RuleSpec(name, triggers, body, policy, condition if tests else None, run_as, targets)
 
 
 async def _do(step: DoStep, mashup: Any, cause: Cause) -> None:
     handle = BoundThing(mashup, step.component, step.key)
     if step.kind == "pause":
         await pause(step.seconds)
-    elif step.kind == "write":
+    elif step.kind == PROPERTY_WRITTEN:
         await handle.write(step.name, filled(step.input, cause))
     else:
         await handle.invoke(step.name, **filled(step.input, cause))
@@ -170,25 +208,33 @@ def _step(where: str, table: Any) -> DoStep:
     if not is_action:
         _expect_text(f"{where}: write", table["write"])
         _check_paths(where, table["value"])
-        return DoStep("write", component, key, table["write"], table["value"])
+        return DoStep(PROPERTY_WRITTEN, component, key, table["write"], table["value"])
     _expect_text(f"{where}: action", table["action"])
     given = table.get("input", {})
     if not isinstance(given, Mapping):
         raise ValueError(f"{where}: input = {given!r}: expected a table of the action's parameters")
     _check_paths(where, given)
-    return DoStep("action", component, key, table["action"], given)
+    return DoStep(ACTION, component, key, table["action"], given)
 
 
-def _condition(where: str, table: Any) -> FieldCondition:
+def _condition(where: str, table: Any) -> FieldCondition | PropertyCondition:
     where = f"{where}: if"
-    _expect_table(where, table, ("field", "op", "value"))
-    if set(table) != {"field", "op", "value"}:
-        raise ValueError(f'{where} = {dict(table)!r}: expected {{ field = "data.level", op = ">", value = 80 }}')
+    _expect_table(where, table, ("field", "thing", "property", "op", "value"))
+    is_field = set(table) == {"field", "op", "value"}
+    if not is_field and set(table) != {"thing", "property", "op", "value"}:
+        raise ValueError(
+            f'{where} = {dict(table)!r}: expected {{ field = "data.level", op = ">", value = 80 }}, or {{ thing ='
+            ' "house/sensor", property = "lux", op = "<", value = 20 }'
+        )
+    if table["op"] not in COMPARISONS:
+        raise ValueError(f"{where}: op = {table['op']!r}: expected one of {', '.join(COMPARISONS)}")
+    if not is_field:
+        _expect_text(f"{where}: property", table["property"])
+        component, key = _component_and_key(where, table["thing"])
+        return PropertyCondition(component, key, table["property"], table["op"], table["value"])
     _expect_text(f"{where}: field", table["field"])
     path = tuple(table["field"].split("."))
     _expect_root(where, path[0])
-    if table["op"] not in COMPARISONS:
-        raise ValueError(f"{where}: op = {table['op']!r}: expected one of {', '.join(COMPARISONS)}")
     return FieldCondition(path, table["op"], table["value"])
 
 

@@ -87,6 +87,10 @@ def test_a_rule_in_toml_does_what_it_says() -> None:
         ]
         mode = "queued"
         run_as = "rule:follow"
+        [night]
+        when = { thing = "windows/left", event = "pulled" }
+        if = [{ thing = "windows/right", property = "open_part", op = "<", value = 10 }]
+        do = { thing = "windows/left", action = "move", input = { to = 100 } }
         [mirror]
         when = { thing = "windows/right", property = "open_part" }
         do = { thing = "windows/left", action = "move", input = { to = "$data", text = "$$5" } }
@@ -94,10 +98,16 @@ def test_a_rule_in_toml_does_what_it_says() -> None:
     backplane.call("windows.pull", key="left", level=5).result()
     backplane.call("windows.pull", key="left", level=50).result()
     backplane.advance(1.9)
-    assert (right.part, right.moves, left.moves) == (50, [], [(50, "$5", None)])
+    assert (right.part, right.moves, left.moves) == (50, [], [(100, "", None), (50, "$5", None)])
+    backplane.call("windows.pull", key="left", level=5).result()
+    backplane.run_until_idle()
+    assert len(left.moves) == 2
+    [line, _, _] = backplane.call("rules.runs", rule="night").result()
+    assert (line["outcome"], line["error"]) == ("skipped", "open_part of windows/right is 50, not < 10")
     backplane.advance(0.1)
     assert right.moves == [(3, "pulled", "rule:follow")]
-    assert [line["rule"] for line in backplane.call("rules.runs").result()] == ["follow", "mirror"]
+    [line] = backplane.call("rules.runs", rule="follow").result()
+    assert line["outcome"] == "completed"
     said = backplane.call("rules.dry_run", rule="follow", event={"data": {"level": 9}}).result()
     assert not said["would_run"] and [step.get("pause", step.get("input")) for step in said["steps"]] == [
         {"value": 9}, 2.0, {"to": 3, "text": "pulled"},
@@ -117,13 +127,14 @@ def test_a_wrong_rule_is_told_and_the_others_run(caplog: pytest.LogCaptureFixtur
         lame = {{ {when}, do = {{ thing = "windows/left", action = "mov" }} }}
         mute = {{ {when}, {move} = {{}} }} }}
         much = {{ {when}, {move} = {{ to = 1, by = 2 }} }} }}
+        nowt = {{ {when}, if = {{ thing = "windows/left", property = "wet", op = "==", value = 1 }}, do = {{ pause = 1 }} }}
         none = {{ when = {{ thing = "doors", event = "pulled" }}, do = {{ pause = 1 }} }}
     """)
     backplane.call("windows.pull", key="left", level=5).result()
     backplane.advance(3.0)
     lines = backplane.call("rules.runs").result()
     told = {line["rule"]: line["error"] for line in lines}
-    assert len(told) == len(lines) == 9 and caplog.text.count("is not run") == 8
+    assert len(told) == len(lines) == 10 and caplog.text.count("is not run") == 9
     assert left.moves == [(1, "", None)] and told.pop("good") == ""
     for rule, words in {
         "typo": "no option 'whn' (did you mean 'when'?)",
@@ -133,6 +144,7 @@ def test_a_wrong_rule_is_told_and_the_others_run(caplog: pytest.LogCaptureFixtur
         "lame": "windows/left has no action 'mov' (did you mean 'move'?)",
         "mute": "windows/left: action 'move' needs the parameter 'to'",
         "much": "windows/left: action 'move' has no parameter 'by'",
+        "nowt": "windows/left has no property 'wet'",
         "none": "there is no thing doors",
     }.items():
         assert words in told[rule], rule
