@@ -7,10 +7,10 @@ from typing import Any
 
 from appbackplane.transport.directory import nearest
 
-from .rule import ACTION, EVENT, PROPERTY, PROPERTY_WRITTEN, THING, Target
+from .rule import ACTION, EVENT, PROPERTY, PROPERTY_WRITTEN, THING, RuleTarget
 
 
-def problem_of(target: Target, model: Mapping[str, Any]) -> str | None:
+def problem_of(target: RuleTarget, model: Mapping[str, Any]) -> str | None:
     """Why a target cannot be used, in one sentence; None: it can. `model`: the Thing Model, as `describe` returns it."""
     if target.kind == THING:
         return None
@@ -28,7 +28,7 @@ def problem_of(target: Target, model: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _problem_of_input(target: Target, schema: Mapping[str, Any]) -> str | None:
+def _problem_of_input(target: RuleTarget, schema: Mapping[str, Any]) -> str | None:
     parameters: Mapping[str, Any] = schema.get("properties", {})
     given = target.input or frozenset()
     for name in sorted(given - set(parameters)):

@@ -45,7 +45,7 @@ class ThingHandle(TriggerSource):
     def __init__(self, component: str, key: str | None) -> None:
         super().__init__(id_of(component, key), component, key)
 
-    @overload  # type: ignore[override]
+    @overload
     def __get__(self, mashup: None, owner: type) -> ThingHandle: ...
     @overload
     def __get__(self, mashup: Any, owner: type) -> BoundThing: ...

@@ -16,7 +16,7 @@ from ..declaring import action, event, prop
 from ..thing import NOTIFICATIONS, Thing
 from .driving import PlannedStep, dry_steps
 from .handles import ThingHandle
-from .rule import THING, Cause, RulePolicy, RuleSpec, Target, Trigger, key_of, policy_of
+from .rule import THING, Cause, RulePolicy, RuleSpec, RuleTarget, Trigger, key_of, policy_of
 from .run_log import RunLine, as_data
 from .runner import ActiveRule, RuleRunner, holds
 
@@ -146,7 +146,7 @@ class Mashup(Thing):
         specs: list[RuleSpec] = []
         attributes = _attributes(cls)
         handles = [each for each in attributes.values() if isinstance(each, ThingHandle)]
-        targets = tuple(Target(each._component or "", each._key, THING) for each in handles)
+        targets = tuple(RuleTarget(each._component or "", each._key, THING) for each in handles)
         for name, method in attributes.items():
             mark = getattr(method, _WHEN, None)
             if isinstance(mark, WhenMark):

@@ -84,7 +84,7 @@ class RulePolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RuleTarget:
     """A part of a thing that a rule names. `kind`: one of the constants above; a "property" is observed.
 
     `input`: names of the action's arguments that the rule gives; None: unknown.
@@ -112,11 +112,11 @@ class RuleSpec:
     policy: RulePolicy = RulePolicy()
     condition: Callable[[Cause], Any] | None = None
     run_as: str | None = None
-    targets: tuple[Target, ...] = ()
+    targets: tuple[RuleTarget, ...] = ()
 
-    def all_targets(self) -> tuple[Target, ...]:
+    def all_targets(self) -> tuple[RuleTarget, ...]:
         """Each part of a thing that must exist."""
-        named = (Target(each.component, each.key, each.kind, each.name) for each in self.triggers if each.component)
+        named = (RuleTarget(each.component, each.key, each.kind, each.name) for each in self.triggers if each.component)
         return (*named, *self.targets)
 
 

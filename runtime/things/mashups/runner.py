@@ -32,7 +32,7 @@ from .deciding import DONE_ALREADY, HOP_LIMIT, QueueRun, RuleEffect, RuleState, 
 from .driving import Watched
 from .hops import hops_of, trace_after
 from .journal import Journal, JournalError
-from .rule import PROPERTY, PROPERTY_WRITTEN, THING, Cause, ConditionNotMet, RuleSpec, Target, key_of
+from .rule import PROPERTY, PROPERTY_WRITTEN, THING, Cause, ConditionNotMet, RuleSpec, RuleTarget, key_of
 from .run_log import (
     COMPLETED,
     FAILED,
@@ -69,7 +69,7 @@ class ActiveRule:
     spec: RuleSpec
     state: RuleState
     refused: str = ""
-    unchecked: list[Target] = field(default_factory=list)
+    unchecked: list[RuleTarget] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
     timer: TimerHandle | None = None
 
@@ -186,7 +186,7 @@ class RuleRunner:
                 if problem:
                     self._refuse(rule, problem)
 
-    async def _prepare(self, target: Target, model: Mapping[str, Any], run_as: str | None) -> None:
+    async def _prepare(self, target: RuleTarget, model: Mapping[str, Any], run_as: str | None) -> None:
         """Ask for what the first run needs: the value before the first change, and the operations that write."""
         known = (model["id"], target.name)
         if target.kind == PROPERTY and known not in self._values:
@@ -374,7 +374,7 @@ class RuleRunner:
         """The operation that writes a property. Raises `NotFound`, and `FailedPrecondition` for one that is read only."""
         setters = await self._setters_of(component, key)
         if name not in setters:
-            where = Target(component, key, THING).thing
+            where = RuleTarget(component, key, THING).thing
             raise FailedPrecondition(f"{where} has no property {name!r} that can be written")
         return setters[name]
 
@@ -386,7 +386,7 @@ class RuleRunner:
                 for _, its_component, its_key, kind in listed["things"]:
                     self._setters[its_component, its_key] = listed["setters"][kind]
         if (component, key) not in self._setters:
-            raise NotFound(f"there is no thing {Target(component, key, THING).thing}")
+            raise NotFound(f"there is no thing {RuleTarget(component, key, THING).thing}")
         return self._setters[component, key]
 
     # Records

@@ -24,7 +24,7 @@ from .rule import (
     Cause,
     ConditionNotMet,
     RuleSpec,
-    Target,
+    RuleTarget,
     Trigger,
     policy_of,
 )
@@ -80,7 +80,7 @@ class PropertyCondition:
         except TypeError:
             does_hold = False
         if not does_hold:
-            where = Target(self.component, self.key, PROPERTY_READ).thing
+            where = RuleTarget(self.component, self.key, PROPERTY_READ).thing
             raise ConditionNotMet(f"{self.name} of {where} is {found!r}, not {self.op} {self.value!r}")
 
 
@@ -129,9 +129,11 @@ def rule_of(name: str, table: Any) -> RuleSpec:
     def condition(cause: Cause) -> bool:
         return all(each.holds(cause) for each in tests)
 
-    read = tuple(Target(each.component, each.key, PROPERTY_READ, each.name) for each in expected)
+    read = tuple(RuleTarget(each.component, each.key, PROPERTY_READ, each.name) for each in expected)
     targets = read + tuple(
-        Target(step.component, step.key, step.kind, step.name, frozenset(step.input) if step.kind == ACTION else None)
+        RuleTarget(
+            step.component, step.key, step.kind, step.name, frozenset(step.input) if step.kind == ACTION else None
+        )
         for step in steps
         if step.component
     )
