@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, overload
+from typing import Any, overload
 
+from ...objects.app_object import AppObject
 from ...objects.operation import DeclarationError
 from ..description import id_of
 from .rule import EVENT, PROPERTY, Trigger
-
-
-class ThingCaller(Protocol):
-    """The part of `Mashup` that handles use."""
-
-    def request(self, route: str, arguments: dict[str, Any], /, *, key: str | None = None) -> Awaitable[Any]: ...
-    async def write_property(self, component: str, key: str | None, name: str, value: Any) -> None: ...
 
 
 class TriggerSource:
@@ -56,22 +50,23 @@ class ThingHandle(TriggerSource):
 class BoundThing:
     """A thing that the rules of a mashup use: `await self.lamp.fade(to=80)`, `await self.lamp.read("brightness")`."""
 
-    def __init__(self, mashup: ThingCaller, component: str, key: str | None) -> None:
+    def __init__(self, mashup: Any, component: str, key: str | None) -> None:
         self._mashup = mashup
         self._component = component
         self._key = key
 
     def invoke(self, action: str, /, **input: Any) -> Awaitable[Any]:
         """Invoke an action, whatever its name is. As a rule `self.lamp.fade(to=80)` is shorter."""
-        return self._mashup.request(f"{self._component}.{action}", input, key=self._key)
+        return AppObject.request(self._mashup, f"{self._component}.{action}", input, key=self._key)
 
     def read(self, name: str) -> Awaitable[Any]:
         """The value of a property."""
-        return self._mashup.request(f"{self._component}.{name}", {}, key=self._key)
+        return AppObject.request(self._mashup, f"{self._component}.{name}", {}, key=self._key)
 
     def write(self, name: str, value: Any) -> Awaitable[None]:
         """Write a property. Raises `FailedPrecondition` if it is read only."""
-        return self._mashup.write_property(self._component, self._key, name, value)
+        written: Awaitable[None] = self._mashup.write_property(self._component, self._key, name, value)
+        return written
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         if name.startswith("_"):

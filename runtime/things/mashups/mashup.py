@@ -238,7 +238,7 @@ class Mashup(Thing):
             self._planned.append(PlannedStep(f"{component}.{name}", key, {"value": value}))
             return
         setter = await self._runner.setter_of(component, key, name)
-        await self.request(f"{component}.{setter}", {"value": value}, key=key)
+        await AppObject.request(self, f"{component}.{setter}", {"value": value}, key=key)
 
     def cast(self, route: str, /, *, key: str | None = None, priority: int | None = None, **arguments: Any) -> None:
         """As `AppObject.cast`; a dry run only lists it."""

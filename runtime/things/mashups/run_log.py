@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -19,6 +19,8 @@ from .rule import Cause
 LINES_MAX: Final = 1_000
 #: Steps of one run that the log names; later ones are left out.
 STEPS_MAX: Final = 100
+#: Packed bytes of an event's data that the log keeps, once its run has ended. A picture would be a megabyte each.
+DATA_BYTES_MAX: Final = 4_096
 #: Keys that are remembered, of all rules of a mashup: 300 bytes each. An event that comes again later than so many others may
 #: start its rule again.
 KEYS_MAX: Final = 100_000
@@ -129,7 +131,7 @@ class RunLog:
             case RunEnded(number, outcome, error, at):
                 line = self.open.pop(number)
                 line.outcome, line.error, line.ended = outcome, error, at
-                self._ended.append(line)
+                self.add(line)
             case TriggerSkipped(number, rule, cause, reason, at):
                 self.last = max(self.last, number)
                 self.add(RunLine(number, rule, cause, SKIPPED, at, ended=at, error=reason))
@@ -138,7 +140,10 @@ class RunLog:
                     self._take(key)
 
     def add(self, line: RunLine) -> None:
-        """Add a line that is not kept beyond this process."""
+        """Add a line of what has ended. By itself it is not kept beyond this process."""
+        cause = line.cause
+        if cause is not None:
+            line.cause = replace(cause, data=_shortened(cause.data), previous=_shortened(cause.previous))
         self._ended.append(line)
 
     def is_taken(self, rule: str, cause: Cause) -> bool:
@@ -176,6 +181,11 @@ class RunLog:
 
 def _key(rule: str, cause: Cause) -> tuple[str, str, str, str]:
     return rule, cause.thing, cause.name, cause.key or ""
+
+
+def _shortened(data: Any) -> Any:
+    size = len(msgspec.msgpack.encode(data))
+    return data if size <= DATA_BYTES_MAX else f"({size:,} bytes)"
 
 
 def as_data(line: RunLine) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from appbackplane.transport.errors import (
 from ...execution.workers.user_functions import current
 from ...objects.action import Action
 from ...objects.app_object import AppObject
+from ...objects.interleaved import LEVELS
 from ...objects.platform import TimerHandle
 from .checks import problem_of
 from .deciding import DONE_ALREADY, HOP_LIMIT, QueueRun, RuleEffect, RuleState, SkipTrigger, StartRun, StopRun, WakeAt
@@ -99,11 +100,16 @@ class RuleRunner:
         self._closed_because = ""
         self._refused = dict(refused)
         self.rules = {spec.name: self._active(spec) for spec in specs}
+        #: By kind and name of their triggers.
+        self._listening: dict[tuple[str, str], list[ActiveRule]] = {}
+        for rule in self.rules.values():
+            for kind, name in {(each.kind, each.name) for each in rule.spec.triggers}:
+                self._listening.setdefault((kind, name), []).append(rule)
         self._runs: dict[int, Run] = {}
         self._values: dict[tuple[str, str], Any] = {}
         self._setters: dict[tuple[str, str | None], Mapping[str, str]] = {}
         self._number = 0
-        self._strangers_count = 0
+        self._has_told_of_strangers = False
 
     def _active(self, spec: RuleSpec) -> ActiveRule:
         state = RuleState(spec.policy, lambda cause: self.log.is_taken(spec.name, cause))
@@ -129,6 +135,11 @@ class RuleRunner:
         self._number = self.log.last
         for name, reason in self._refused.items():
             self._log_refusal(name, reason)
+        priorities = len(self._mashup._tails or ()) // LEVELS
+        for rule in self.rules.values():
+            priority = rule.spec.policy.priority
+            if priority >= priorities:
+                self._refuse(rule, f"priority = {priority}: this backplane has 0 to {priorities - 1}")
         self._recover()
         return True
 
@@ -159,7 +170,7 @@ class RuleRunner:
                 reason = f"its process ended during the run{last}. It is not run again."
                 log.warning("%s: run %d of rule %s: %s", self._mashup.name, line.number, line.rule, reason)
                 self._record(RunEnded(line.number, INTERRUPTED, reason, self._unix_s()))
-            elif rule is None:
+            elif rule is None or rule.refused:
                 self._record(RunEnded(line.number, SKIPPED, "the mashup has no such rule any more", self._unix_s()))
             else:
                 self._runs[line.number] = Run(line.number, rule, line.cause, None)
@@ -212,15 +223,14 @@ class RuleRunner:
 
     def hear(self, thing: str, kind: str, name: str, data: Any, *, is_known: bool) -> None:
         """A notification of a thing."""
-        rules = [
-            rule for rule in self.rules.values() if any(each.fits(thing, kind, name) for each in rule.spec.triggers)
-        ]
+        named = self._listening.get((kind, name), ())
+        rules = [rule for rule in named if any(each.fits(thing, kind, name) for each in rule.spec.triggers)]
         if not rules:
             return
         source = current().source
         if source.startswith("client:"):
-            self._strangers_count += 1
-            if self._strangers_count == 1:
+            if not self._has_told_of_strangers:
+                self._has_told_of_strangers = True
                 log.warning(
                     "%s: a notification of %s starts no rule: things alone publish them", self._mashup.name, source
                 )

@@ -14,6 +14,7 @@ from appbackplane.transport.directory import nearest
 from appbackplane.transport.errors import InvalidArgument
 
 from ...execution.workers.user_functions import pause
+from ...objects.app_object import AppObject
 from ...objects.operation import PRIORITY_DEFAULT
 from .handles import BoundThing, thing, things
 from .rule import (
@@ -86,14 +87,17 @@ class PropertyCondition:
 
 @dataclass(frozen=True, slots=True)
 class DoStep:
-    """One step: an action with `input`, a property that is written (`input` is its value), or a pause in seconds."""
+    """One step: an action with `input`, a property that is written (`input` is its value), or a pause.
+
+    `seconds`: how long the pause is, or how long the action may take.
+    """
 
     kind: str
     component: str = ""
     key: str | None = None
     name: str = ""
     input: Any = None
-    seconds: float = 0.0
+    seconds: float | None = None
 
 
 def rule_of(name: str, table: Any) -> RuleSpec:
@@ -141,13 +145,13 @@ def rule_of(name: str, table: Any) -> RuleSpec:
 
 
 async def _do(step: DoStep, mashup: Any, cause: Cause) -> None:
-    handle = BoundThing(mashup, step.component, step.key)
     if step.kind == "pause":
-        await pause(step.seconds)
+        await pause(step.seconds or 0)
     elif step.kind == PROPERTY_WRITTEN:
-        await handle.write(step.name, filled(step.input, cause))
+        await mashup.write_property(step.component, step.key, step.name, filled(step.input, cause))
     else:
-        await handle.invoke(step.name, **filled(step.input, cause))
+        route = f"{step.component}.{step.name}"
+        await AppObject.request(mashup, route, filled(step.input, cause), key=step.key, timeout=step.seconds)
 
 
 def filled(given: Any, cause: Cause) -> Any:
@@ -194,13 +198,10 @@ def _trigger(where: str, table: Any) -> Trigger:
 
 def _step(where: str, table: Any) -> DoStep:
     where = f"{where}: do"
-    _expect_table(where, table, ("thing", "action", "input", "write", "value", "pause"))
+    _expect_table(where, table, ("thing", "action", "input", "timeout", "write", "value", "pause"))
     if set(table) == {"pause"}:
-        seconds = table["pause"]
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= SECONDS_MAX:
-            raise ValueError(f"{where}: pause = {seconds!r}: expected seconds, 0 to {SECONDS_MAX:,.0f}")
-        return DoStep("pause", seconds=seconds)
-    is_action = set(table) - {"input"} == {"thing", "action"}
+        return DoStep("pause", seconds=_seconds(f"{where}: pause", table["pause"]))
+    is_action = set(table) - {"input", "timeout"} == {"thing", "action"}
     if not is_action and set(table) != {"thing", "write", "value"}:
         raise ValueError(
             f'{where} = {dict(table)!r}: expected {{ thing = "house/hall", action = "fade", input = {{ to = 80 }} }}, or'
@@ -216,7 +217,14 @@ def _step(where: str, table: Any) -> DoStep:
     if not isinstance(given, Mapping):
         raise ValueError(f"{where}: input = {given!r}: expected a table of the action's parameters")
     _check_paths(where, given)
-    return DoStep(ACTION, component, key, table["action"], given)
+    timeout = _seconds(f"{where}: timeout", table["timeout"]) if "timeout" in table else None
+    return DoStep(ACTION, component, key, table["action"], given, timeout)
+
+
+def _seconds(where: str, given: Any) -> float:
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= SECONDS_MAX:
+        raise ValueError(f"{where} = {given!r}: expected seconds, 0 to {SECONDS_MAX:,.0f}")
+    return given
 
 
 def _condition(where: str, table: Any) -> FieldCondition | PropertyCondition:

@@ -155,7 +155,9 @@ def test_restart_stops_the_running_one(place: Place) -> None:
     place.call("hall", "move", level=50)
     place.backplane.advance(0.5)
     place.call("hall", "move", level=60)
-    place.backplane.advance(1.0)
+    place.backplane.advance(0.7)
+    assert place.lamp("attic").level == 7, "the first fade would have ended by now"
+    place.backplane.advance(0.3)
     assert place.lamp("attic").level == 60
     place.backplane.advance(10.0)
     place.call("hall", "move", level=70)
@@ -181,6 +183,35 @@ def test_a_pattern_and_a_debounce(place: Place) -> None:
     assert place.outcomes("fail") == [("failed", "FailedPrecondition: it is locked")]
     [status] = [each for each in place.ask("rules") if each["name"] == "fail"]
     assert status["skipped"] == {"debounce: a later trigger replaced it": 2}
+
+
+class Everywhere(Mashup):
+    @when(things("urn:appbackplane:house:*").change("brightness"), mode="parallel")
+    async def note(self, event: Cause) -> None: ...
+
+    @when(things("urn:*").moved, priority=8)
+    async def never(self, event: Cause) -> None: ...
+
+
+def test_the_first_value_of_a_pattern_is_no_change() -> None:
+    """Nobody knows the value before. A value that is published again, for a new gateway, is none either."""
+    place = Place(Everywhere())
+    for level in (5, 5, 6):
+        for lamp in ("hall", "attic"):
+            place.call(lamp, "set_brightness", value=level)
+            place.call(lamp, "notify_all")
+    place.backplane.run_until_idle()
+    assert [(line["cause"]["previous"], line["cause"]["data"]) for line in place.ask("runs", rule="note")] == [
+        (5, 6)
+    ] * 2
+
+
+def test_a_priority_that_the_backplane_does_not_have_is_told() -> None:
+    """Before anything is scheduled with it."""
+    place = Place(Everywhere())
+    place.call("hall", "move", level=1)
+    place.backplane.run_until_idle()
+    assert place.outcomes("never") == [("refused", "priority = 8: this backplane has 0 to 7")]
 
 
 def test_a_key_counts_once(place: Place) -> None:

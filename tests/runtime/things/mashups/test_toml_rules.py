@@ -83,7 +83,7 @@ def test_a_rule_in_toml_does_what_it_says() -> None:
         do = [
             { thing = "windows/right", write = "open_part", value = "$data.level" },
             { pause = 2 },
-            { thing = "windows/right", action = "move", input = { to = 3, text = "$name" } },
+            { thing = "windows/right", action = "move", input = { to = 3, text = "$name" }, timeout = 60 },
         ]
         mode = "queued"
         run_as = "rule:follow"
@@ -170,6 +170,7 @@ def test_a_wrong_rule_is_told_and_the_others_run(caplog: pytest.LogCaptureFixtur
         ({"do": {"thing": "house", "action": "a", "input": 3}}, "input = 3: expected a table"),
         ({"do": {"thing": "house", "action": "a", "input": {"to": ["$dat"]}}}, "'dat' is no part of an event"),
         ({"do": {"pause": "2 s"}}, "pause = '2 s': expected seconds"),
+        ({"do": {"thing": "house", "action": "a", "timeout": -1}}, "timeout = -1: expected seconds"),
         ({"run_as": 7}, "run_as = 7: expected the name of a principal"),
         ({"debounce": "1 s"}, "debounce = '1 s': expected seconds"),
     ],
@@ -319,6 +320,9 @@ def test_the_log_and_its_keys_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("appbackplane.runtime.things.mashups.run_log.STEPS_MAX", 1)
     log = log_of([KeysTaken([("light", "urn:lamp", "moved", key) for key in ("x", "a", "b")])])
     assert [log.is_taken("light", Cause("urn:lamp", "event", "moved", key=key)) for key in ("x", "a")] == [False, True]
+    large = Cause("urn:camera", "event", "seen", data=b"x" * 5_000)
+    [line] = log_of([RunTaken(1, "r", large, 0.0), RunEnded(1, "completed", "", 1.0)]).lines()
+    assert line.cause is not None and line.cause.data == "(5,003 bytes)"
     log = log_of([*RECORDS[:3], RunStep(1, "more")])
     assert log.open[1].steps == ["house.fade hall"]
     assert log_of([TriggerSkipped(n, "r", CAUSE, "", 0.0) for n in range(1_001)])._ended[0].number == 1
