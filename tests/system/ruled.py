@@ -65,7 +65,7 @@ class Answer(Mashup):
 
     left, right = thing("house", "left"), thing("house", "right")
 
-    @when(right.change("level"))
+    @when(right.change("level"), mode="queued")
     async def answer(self, event: Cause) -> None:
         await self.left.write("level", event.data + 1)
 
