@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +15,16 @@ from appbackplane.transport import Client
 from tests.waiting import wait_until
 
 from .conftest import System, ask_until, short_folder, systems_in
-from .test_things import killed_and_back
+from .test_things import TOKEN, Web, killed_and_back
 
-TOML = """
+TOML = f"""
+[backplane.web]
+components = ["appbackplane.runtime.things.web:Gateway"]
+[backplane.web.settings.Gateway]
+listen = "127.0.0.1:0"
+tokens = {{ ada = "{hashlib.sha256(TOKEN.encode()).hexdigest()}" }}
+"""
+RULES = """
 [backplane.things]
 components = ["ruled:House"]
 [backplane.answers]
@@ -58,7 +66,7 @@ ENDS = {"completed", "interrupted"}
 def house(_no_ignored_interrupt: None) -> Iterator[System]:
     with short_folder() as folder, systems_in(folder) as begin:
         shutil.copy(Path(__file__).with_name("ruled.py"), folder)
-        system = begin(TOML)
+        system = begin(RULES + TOML)
         system.wait_up()
         yield system
 
@@ -132,3 +140,24 @@ def test_loops_end_across_processes(house: System) -> None:
 
         wait_until(lambda: completed() == [HOPS_MAX / 2, HOPS_MAX / 2], completed)
         assert client.call("house.level", key="left") == 10 + HOPS_MAX / 2
+
+
+def test_a_mashup_is_served_as_a_thing(house: System) -> None:
+    """With its description, actions with input and output as JSON, and its event."""
+    web = Web(house)
+    path = "/things/urn:appbackplane:rules"
+    with house.connect() as client:
+        ask_until(client, "rules.rules", lambda rules: all(rule["is_ready"] or rule["refused"] for rule in rules))
+    described = web.ask("GET", path).body
+    assert set(described["actions"]) == {"runs", "dry_run", "run", "enable", "disable"}
+    dry = web.ask("POST", f"{path}/actions/dry_run", {"rule": "greet", "event": {"data": {"id": "ada"}}}).body
+    assert dry["would_run"] and [step.get("input") for step in dry["steps"]] == [{"id": "ada"}, None, {"id": "ada"}]
+    ends = web.events(f"{path}/events/ran/stream", 1)
+    next(ends)
+    assert web.ask("POST", f"{path}/actions/run", {"rule": "count", "event": {"data": {"id": "ada"}}}).body == ""
+    [(_, _, news)] = ends
+    assert (news["rule"], news["outcome"], news["key"]) == ("count", "completed", "ada")
+    told = web.ask("POST", f"{path}/actions/runs", {"rule": "count"}).body
+    assert [line["steps"] for line in told] == [["house.ring bell", "house.note bell"]]
+    rules = {rule["name"]: rule for rule in web.ask("GET", f"{path}/properties/rules").body}
+    assert "house/cellar" in rules["lost"]["refused"] and rules["greet"]["mode"] == "queued"

@@ -56,7 +56,7 @@ def dry_steps(body: Coroutine[Any, Any, Any], also: list[PlannedStep]) -> tuple[
     `also`: filled by the body's mashup with what it would publish and cast.
     """
     try:
-        while len(also) < DRY_STEPS_MAX:
+        for _ in range(DRY_STEPS_MAX):
             also += _steps_of(body.send(None))
     except StopIteration:
         return also, ""

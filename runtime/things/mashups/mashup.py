@@ -143,6 +143,10 @@ class Mashup(Thing):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        if cls.interleaves is not True:
+            raise DeclarationError(
+                f"{cls.__qualname__}.interleaves: a mashup hears things while a rule waits: leave it True"
+            )
         specs: list[RuleSpec] = []
         attributes = _attributes(cls)
         handles = [each for each in attributes.values() if isinstance(each, ThingHandle)]

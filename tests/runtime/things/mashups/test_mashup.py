@@ -367,6 +367,11 @@ def test_bad_declarations_are_refused_at_once() -> None:
         when("moved")(lambda: None)  # type: ignore[arg-type, type-var, return-value]
     with pytest.raises(DeclarationError, match="async def"):
         when(thing("house").moved)(lambda event: None)  # type: ignore[arg-type, type-var, return-value]
+    with pytest.raises(DeclarationError, match="while a rule waits"):
+
+        class Deaf(Mashup):
+            interleaves = False
+
     with pytest.raises(DeclarationError, match="belongs to the runtime"):
 
         class Clash(Mashup):
