@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from appbackplane.transport.errors import InvalidArgument, NotFound
+
 from ...objects.component import Component
+from ...objects.operation import operation
 from .mashup import Mashup
+from .node_red import flow_of
 from .rule import RuleSpec
 from .toml_rules import rule_of
 
@@ -47,3 +51,14 @@ class Rules(Component):
     def setup(self) -> None:
         """Add the rules."""
         self.add(self._mashup)
+
+    @operation(priority=4)
+    async def node_red(self, thing: str, base: str = "http://127.0.0.1:8080/") -> list[dict[str, Any]]:
+        """A thing, COMPONENT/KEY, as a Node-RED flow. `base`: address of the gateway. Raises `NotFound`, `InvalidArgument`."""
+        component, _, key = thing.partition("/")
+        try:
+            return flow_of(await self.call(f"{component}.describe", key=key or None), base)
+        except NotFound as error:
+            raise NotFound(f"there is no thing {thing}: {error.message}") from None
+        except ValueError as error:
+            raise InvalidArgument(str(error)) from None
