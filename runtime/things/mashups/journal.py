@@ -91,9 +91,15 @@ class Journal:
         new = self.path.with_suffix(".new")
         data = b"".join(self._packed(record) for record in records)
         try:
-            new.write_bytes(data)
-            file = os.open(new, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
-            os.replace(new, self.path)
+            new.unlink(missing_ok=True)
+            file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            try:
+                with os.fdopen(os.dup(file), "wb") as whole:
+                    whole.write(data)
+                os.replace(new, self.path)
+            except BaseException:
+                os.close(file)
+                raise
         except OSError as error:
             raise JournalError(f"{self.path}: {error.strerror}") from None
         os.close(self._file)

@@ -20,6 +20,21 @@ from .rule import THING, Cause, RulePolicy, RuleSpec, RuleTarget, Trigger, key_o
 from .run_log import RunLine, as_data
 from .runner import ActiveRule, RuleRunner, holds
 
+#: Members that no subclass may replace: they are the machinery of its rules.
+_OWN = frozenset(
+    (
+        "disable",
+        "dry_run",
+        "enable",
+        "look_for_things",
+        "on_notification",
+        "ran",
+        "rules",
+        "run",
+        "runs",
+        "write_property",
+    )
+)
 #: The attribute of a method that `when` has decorated.
 _WHEN = "__appbackplane_when__"
 Body = TypeVar("Body", bound=Callable[..., Coroutine[Any, Any, Any]])
@@ -153,11 +168,12 @@ class Mashup(Thing):
         targets = tuple(RuleTarget(each._component or "", each._key, THING) for each in handles)
         for name, method in attributes.items():
             mark = getattr(method, _WHEN, None)
+            is_taken = hasattr(Mashup, name) if isinstance(mark, WhenMark) else name in _OWN and name in vars(cls)
+            if is_taken:
+                raise DeclarationError(
+                    f"{cls.__qualname__}.{name}: {name!r} belongs to the runtime: choose another name"
+                )
             if isinstance(mark, WhenMark):
-                if hasattr(Mashup, name):
-                    raise DeclarationError(
-                        f"{cls.__qualname__}.{name}: {name!r} belongs to the runtime: choose another name"
-                    )
                 specs.append(RuleSpec(name, mark.triggers, method, mark.policy, mark.condition, cls.run_as, targets))
         cls.__rules__ = tuple(specs)
 

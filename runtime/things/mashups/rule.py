@@ -21,13 +21,8 @@ PROPERTY_WRITTEN: Final = "write"
 ACTION: Final = "action"
 THING: Final = "thing"
 
-#: By mode: what happens to a trigger of a rule that is running. docs/concepts/mashups.md has the same table.
-MODES: Final = {
-    "single": "it is skipped",
-    "queued": "it waits until the running one has ended",
-    "restart": "the running one is stopped, and the rule runs again",
-    "parallel": "the rule runs again beside it",
-}
+#: What a trigger of a rule that is running does: docs/concepts/mashups.md, "Modes".
+MODES: Final = ("single", "queued", "restart", "parallel")
 #: A day: longer debounces and cooldowns would be schedules, and a restart of the process forgets them.
 SECONDS_MAX: Final = 86_400.0
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Awaitable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -248,7 +249,8 @@ class RuleRunner:
         trace = current().trace
         for rule in rules:
             key = key_of(rule.spec.policy.key, kind, data)
-            self.trigger(rule, Cause(thing, kind, name, data, previous, key, hops_of(trace)))
+            # A rule may change what it gets: others, and the value that the next change is compared with, must not.
+            self.trigger(rule, Cause(thing, kind, name, deepcopy(data), deepcopy(previous), key, hops_of(trace)))
 
     def trigger(self, rule: ActiveRule, cause: Cause) -> str:
         """Start a rule, if its condition holds and its state permits. Returns why not; "": it starts, now or later."""

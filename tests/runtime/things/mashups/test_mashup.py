@@ -185,6 +185,32 @@ def test_a_pattern_and_a_debounce(place: Place) -> None:
     assert status["skipped"] == {"debounce: a later trigger replaced it": 2}
 
 
+class Rude(Mashup):
+    """A rule changes what it gets."""
+
+    hall = thing("house", "hall")
+
+    def __init__(self) -> None:
+        self.levels: list[Any] = []
+
+    @when(hall.moved)
+    async def first(self, event: Cause) -> None:
+        event.data["level"] = 99
+
+    @when(hall.moved)
+    async def second(self, event: Cause) -> None:
+        self.levels.append(event.data["level"])
+
+
+def test_rules_do_not_share_an_event() -> None:
+    """As objects do not share a list by accident."""
+    mashup = Rude()
+    place = Place(mashup)
+    place.call("hall", "move", level=1)
+    place.backplane.run_until_idle()
+    assert mashup.levels == [1]
+
+
 class Everywhere(Mashup):
     @when(things("urn:appbackplane:house:*").change("brightness"), mode="parallel")
     async def note(self, event: Cause) -> None: ...
@@ -371,6 +397,11 @@ def test_bad_declarations_are_refused_at_once() -> None:
 
         class Deaf(Mashup):
             interleaves = False
+
+    with pytest.raises(DeclarationError, match="'look_for_things' belongs to the runtime"):
+
+        class Blind(Mashup):
+            async def look_for_things(self) -> None: ...
 
     with pytest.raises(DeclarationError, match="belongs to the runtime"):
 
