@@ -230,8 +230,8 @@ class Mashup(Thing):
 
     @action(idempotent=True)
     def enable(self, rule: str) -> None:
-        """Take triggers again. A new process begins with all rules enabled."""
-        self._rule(rule).state.is_enabled = True
+        """Take triggers again, also of a rule that was refused. A new process begins with all rules enabled."""
+        self._runner.enable(self._rule(rule))
 
     @action(idempotent=True)
     def disable(self, rule: str) -> None:

@@ -136,13 +136,15 @@ class RuleRunner:
         self._number = self.log.last
         for name, reason in self._refused.items():
             self._log_refusal(name, reason)
-        priorities = len(self._mashup._tails or ()) // LEVELS
         for rule in self.rules.values():
-            priority = rule.spec.policy.priority
-            if priority >= priorities:
-                self._refuse(rule, f"priority = {priority}: this backplane has 0 to {priorities - 1}")
+            self._check_priority(rule)
         self._recover()
         return True
+
+    def _check_priority(self, rule: ActiveRule) -> None:
+        priority, priorities = rule.spec.policy.priority, len(self._mashup._tails or ()) // LEVELS
+        if priority >= priorities:
+            self._refuse(rule, f"priority = {priority}: this backplane has 0 to {priorities - 1}")
 
     def close(self) -> None:
         """Let go of the journal, as the end of the process does."""
@@ -269,6 +271,13 @@ class RuleRunner:
         """The debounce of a rule is over."""
         rule = self.rules[name]
         self._carry_out(rule, rule.state.wake(self._mashup._host.now_ns()))
+
+    def enable(self, rule: ActiveRule) -> None:
+        """Take triggers again. What a refused rule names is looked for again."""
+        rule.state.is_enabled = True
+        if rule.refused:
+            rule.refused, rule.unchecked = "", [*rule.spec.all_targets()]
+            self._check_priority(rule)
 
     def disable(self, rule: ActiveRule) -> None:
         """Start no more runs."""

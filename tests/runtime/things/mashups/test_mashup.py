@@ -219,7 +219,7 @@ class Everywhere(Mashup):
     async def never(self, event: Cause) -> None: ...
 
 
-def test_the_first_value_of_a_pattern_is_no_change() -> None:
+def test_the_first_value_of_a_pattern_is_no_change(caplog: pytest.LogCaptureFixture) -> None:
     """Nobody knows the value before. A value that is published again, for a new gateway, is none either."""
     place = Place(Everywhere())
     for level in (5, 5, 6):
@@ -230,6 +230,7 @@ def test_the_first_value_of_a_pattern_is_no_change() -> None:
     assert [(line["cause"]["previous"], line["cause"]["data"]) for line in place.ask("runs", rule="note")] == [
         (5, 6)
     ] * 2
+    assert [line for line in caplog.records if line.exc_info] == []
 
 
 def test_a_priority_that_the_backplane_does_not_have_is_told() -> None:
@@ -237,7 +238,10 @@ def test_a_priority_that_the_backplane_does_not_have_is_told() -> None:
     place = Place(Everywhere())
     place.call("hall", "move", level=1)
     place.backplane.run_until_idle()
-    assert place.outcomes("never") == [("refused", "priority = 8: this backplane has 0 to 7")]
+    place.ask("enable", rule="never")
+    place.call("hall", "move", level=1)
+    place.backplane.run_until_idle()
+    assert place.outcomes("never") == [("refused", "priority = 8: this backplane has 0 to 7")] * 2
 
 
 def test_a_key_counts_once(place: Place) -> None:
@@ -360,6 +364,14 @@ def test_what_is_not_there_is_told_once(caplog: pytest.LogCaptureFixture) -> Non
     assert told["second"][1] == ("house/hall: property 'serial' is not observable, so its changes are not published")
     fine = Place(Fine())
     assert "there is no thing house/cellar" in fine.outcomes("second")[0][1]
+    fine.house.add(Lamp(), key="cellar")
+    for rule in ("first", "second"):
+        fine.ask("enable", rule=rule)
+    fine.backplane.advance(1.0)
+    fine.call("hall", "switch")
+    fine.backplane.run_until_idle()
+    assert [outcome for outcome, _ in fine.outcomes("second")] == ["completed", "refused"]
+    assert [each["refused"] for each in fine.ask("rules")] == ["house/hall has no event 'exploded'", ""]
 
 
 def test_a_client_cannot_say_what_a_thing_says(place: Place, caplog: pytest.LogCaptureFixture) -> None:
