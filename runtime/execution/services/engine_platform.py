@@ -145,6 +145,12 @@ class EnginePlatform:
         with self._lead:
             self._outgoing.set(signal, self.now_ns())
 
+    def interrupt(self, action: Action) -> None:
+        """`Cancelled` is raised where a coroutine of a component awaits something; the calls that it awaits are cancelled."""
+        with self._lead:
+            self._engine.changes.interrupt(action, self.now_ns())
+            self._poll_leader.notify()
+
     def has_work_above(self, worker: Worker) -> bool:
         """Whether any backplane has work of higher priority than the action of `worker`. Called by that action."""
         return self._engine.priority_publisher.has_work_above(worker)
