@@ -39,6 +39,8 @@ def system(breaks: str, file: str, text: str, replacement: str) -> Mutation:
     """One way to tell something wrong of a backplane, or to let anybody restart it."""
     tests = (f"{TESTS}/system/test_properties.py", f"{TESTS}/system/test_system_things.py")
     return Mutation("things", f"{THINGS}/system/{file}", text, replacement, breaks, tests)
+
+
 def mashup(breaks: str, file: str, text: str, replacement: str) -> Mutation:
     """One way to run a rule once too often, or never, or in silence."""
     tests = tuple(f"{TESTS}/mashups/test_{each}.py" for each in ("deciding", "mashup", "toml_rules"))

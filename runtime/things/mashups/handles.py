@@ -7,7 +7,7 @@ from typing import Any, overload
 
 from ...objects.app_object import AppObject
 from ...objects.operation import DeclarationError
-from ..description import id_of
+from ...permissions.thing_ids import id_of
 from .rule import EVENT, PROPERTY, Trigger
 
 

@@ -12,8 +12,9 @@ from appbackplane.transport.errors import InvalidArgument, NotFound
 from ...objects.app_object import AppObject
 from ...objects.module_state import ModuleState
 from ...objects.operation import PRIORITY_DEFAULT, DeclarationError, every, subscribe
+from ...permissions.thing_ids import NOTIFICATIONS
 from ..declaring import action, event, prop
-from ..thing import NOTIFICATIONS, Thing
+from ..thing import Thing
 from .driving import PlannedStep, dry_steps
 from .handles import ThingHandle
 from .rule import THING, Cause, RulePolicy, RuleSpec, RuleTarget, Trigger, key_of, policy_of

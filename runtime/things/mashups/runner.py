@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from appbackplane.transport.addressing import backplane_route, state_home
+from appbackplane.transport.addressing import state_home
 from appbackplane.transport.errors import (
     BackplaneError,
     Busy,
@@ -109,6 +109,8 @@ class RuleRunner:
         self._runs: dict[int, Run] = {}
         self._values: dict[tuple[str, str], Any] = {}
         self._setters: dict[tuple[str, str | None], Mapping[str, str]] = {}
+        #: The semantic types of the things that rules name, by id.
+        self._types: dict[str, tuple[str, ...]] = {}
         self._number = 0
         self._has_told_of_strangers = False
 
@@ -202,12 +204,13 @@ class RuleRunner:
 
     async def _prepare(self, target: RuleTarget, model: Mapping[str, Any], run_as: str | None) -> None:
         """Ask for what the first run needs: the value before the first change, and the operations that write."""
+        self._types[model["id"]] = tuple(each for each in model["@type"] if each != "tm:ThingModel")
         known = (model["id"], target.name)
         if target.kind == PROPERTY and known not in self._values:
             value = await self._ask(f"{target.component}.{target.name}", target.key, run_as)
             self._values.setdefault(known, value)
         elif target.kind in (PROPERTY_WRITTEN, THING):
-            await self._setters_of(target.component, target.key)
+            await self._setters_of(target.component, target.key, run_as)
 
     def _ask(self, route: str, key: str | None, run_as: str | None) -> Awaitable[Any]:
         return AppObject.request(self._mashup, route, {}, key=key, timeout=ASK_S, principal=run_as)
@@ -227,7 +230,11 @@ class RuleRunner:
     def hear(self, thing: str, kind: str, name: str, data: Any, *, is_known: bool) -> None:
         """A notification of a thing."""
         named = self._listening.get((kind, name), ())
-        rules = [rule for rule in named if any(each.fits(thing, kind, name) for each in rule.spec.triggers)]
+        rules = [
+            rule
+            for rule in named
+            if any(each.fits(thing, kind, name) for each in rule.spec.triggers) and self._may_observe(rule, thing, name)
+        ]
         if not rules:
             return
         source = current().source
@@ -253,6 +260,11 @@ class RuleRunner:
             key = key_of(rule.spec.policy.key, kind, data)
             # A rule may change what it gets: others, and the value that the next change is compared with, must not.
             self.trigger(rule, Cause(thing, kind, name, deepcopy(data), deepcopy(previous), key, hops_of(trace)))
+
+    def _may_observe(self, rule: ActiveRule, thing: str, name: str) -> bool:
+        """Whether the principal of a rule has the permission to hear of this. Types are known of things that a rule names."""
+        types = self._types.get(thing, ())
+        return self._mashup._platform.permits(rule.spec.run_as, thing, types, "observe", name)
 
     def trigger(self, rule: ActiveRule, cause: Cause) -> str:
         """Start a rule, if its condition holds and its state permits. Returns why not; "": it starts, now or later."""
@@ -393,21 +405,15 @@ class RuleRunner:
 
     async def setter_of(self, component: str, key: str | None, name: str) -> str:
         """The operation that writes a property. Raises `NotFound`, and `FailedPrecondition` for one that is read only."""
-        setters = await self._setters_of(component, key)
+        setters = await self._setters_of(component, key, None)
         if name not in setters:
             where = RuleTarget(component, key, THING).thing
             raise FailedPrecondition(f"{where} has no property {name!r} that can be written")
         return setters[name]
 
-    async def _setters_of(self, component: str, key: str | None) -> Mapping[str, str]:
+    async def _setters_of(self, component: str, key: str | None, run_as: str | None) -> Mapping[str, str]:
         if (component, key) not in self._setters:
-            host = self._mashup._host
-            for place in host.platform.places(f"{component}.describe") or (host.backplane,):
-                listed = await self._ask(backplane_route(place, "things"), None, None)
-                for _, its_component, its_key, kind in listed["things"]:
-                    self._setters[its_component, its_key] = listed["setters"][kind]
-        if (component, key) not in self._setters:
-            raise NotFound(f"there is no thing {RuleTarget(component, key, THING).thing}")
+            self._setters[component, key] = await self._ask(f"{component}.setters", key, run_as)
         return self._setters[component, key]
 
     # Records
