@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from ...objects.component import Component
 from ...objects.operation import operation
+
+if TYPE_CHECKING:
+    from aiohttp.web import AbstractRouteDef
+
+    from appbackplane.transport.async_client import AsyncClient
 
 try:
     from .access import Access
@@ -48,6 +54,14 @@ class Gateway(Component):
         self._socket: socket.socket | None = None
         self._thread: ServerThread | None = None
 
+    def routes(self, client: AsyncClient) -> Iterable[AbstractRouteDef]:
+        """Override it to serve further paths, whose handlers call operations by `client`.
+
+        Users are authenticated before, and a `BackplaneError` of a handler becomes a problem, as on the paths of things.
+        Handlers decide themselves which users they serve: permissions are about things.
+        """
+        return ()
+
     def on_primary(self) -> None:
         """Listen. Raises OSError if the address is in use."""
         family = socket.AF_INET6 if ":" in self._host_name else socket.AF_INET
@@ -61,7 +75,7 @@ class Gateway(Component):
         platform = self._platform
         access = Access(platform.permissions, lambda: platform.unix_ns() / 1e9)
         authentication = Authentication(self._tokens, anonymous=self._anonymous, link_of=access.link_of)
-        server = Server(platform.run_dir, authentication, access, base=self._base)
+        server = Server(platform.run_dir, authentication, access, base=self._base, routes=self.routes)
         self._thread = ServerThread(server, listening, f"{self.name}.http", CLOSE_S)
         self._thread.start()
 

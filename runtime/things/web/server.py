@@ -12,14 +12,14 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 from aiohttp import hdrs, web
 
-from appbackplane.transport.async_client import connect_async
+from appbackplane.transport.async_client import AsyncClient, connect_async
 from appbackplane.transport.errors import BackplaneError
 
 from ..catalogue import CatalogueEntry
@@ -47,16 +47,22 @@ _HINTS: Final = {404: "no such path: GET /things lists the things, and their for
 _PROBLEM: Final = "application/problem+json"
 _TD: Final = "application/td+json"
 _encode = msgspec.json.encode
+#: Makes the routes that a subclass of the gateway serves besides those of things.
+RoutesMaker = Callable[[AsyncClient], Iterable[web.AbstractRouteDef]]
 log = logging.getLogger(__name__)
 
 
 class Server:
     """The request handlers and their shared state. All run in one event loop."""
 
-    def __init__(self, system: str, authentication: Authentication, access: Access, *, base: str = "") -> None:
+    def __init__(
+        self, system: str, authentication: Authentication, access: Access, *, base: str = "",
+        routes: RoutesMaker = lambda client: (),
+    ) -> None:  # fmt: skip
         """`system`: its run directory. `base`: the address under which clients reach the gateway, with a slash at its end; "":
-        that of their request.
+        that of their request. `routes`: further ones.
         """
+        self._routes = routes
         self._system = system
         self._base = base
         self._authentication = authentication
@@ -77,8 +83,10 @@ class Server:
             tasks = [asyncio.create_task(each) for each in (mirror.run(stopping), self._live.watch(stopping))]
             if self._access.is_limited:
                 tasks.append(asyncio.create_task(self._streams.end_revoked(stopping)))
+            application = self._application()
+            application.add_routes(self._routes(client))
             runner = web.AppRunner(
-                self._application(), access_log=None, handler_cancellation=True, shutdown_timeout=limit_s,
+                application, access_log=None, handler_cancellation=True, shutdown_timeout=limit_s,
                 auto_decompress=False,
             )  # fmt: skip
             await runner.setup()
