@@ -105,6 +105,34 @@ export function prose(text) {
   return text.split("`").map((part, index) => (index % 2 ? h("code", {}, part) : part));
 }
 
+// Rows of a table that are shown.
+const ROWS_MAX = 100;
+
+/** A list or an object for people: a table where each item has fields. */
+export function structured(value) {
+  const isRow = (each) => each !== null && typeof each === "object" && !Array.isArray(each);
+  if (!Array.isArray(value) || !value.length || !value.every(isRow))
+    return h("pre", {}, JSON.stringify(value, null, 1));
+  const names = [...new Set(value.flatMap(Object.keys))];
+  const row = (each) =>
+    h(
+      "tr",
+      {},
+      names.map((name) => h("td", {}, name in each ? told(each[name]) : "")),
+    );
+  const head = h(
+    "tr",
+    {},
+    names.map((name) => h("th", { scope: "col" }, words(name))),
+  );
+  return h(
+    "div",
+    { class: "table", tabindex: 0, role: "region", "aria-label": "Table" },
+    h("table", {}, h("thead", {}, head), h("tbody", {}, value.slice(0, ROWS_MAX).map(row))),
+    value.length > ROWS_MAX ? h("p", { class: "none" }, `and ${value.length - ROWS_MAX} more`) : null,
+  );
+}
+
 /** A span of time, roughly: "3 min". */
 export function span(seconds) {
   if (seconds < 1) return "less than a second";

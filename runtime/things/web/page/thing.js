@@ -1,7 +1,7 @@
 // Thing: one thing with all its properties, actions and events, and with those who have access to it.
 
 import { chart } from "./chart.js";
-import { clock, h, prose, sign, told, words } from "./elements.js";
+import { clock, h, prose, sign, structured, told, words } from "./elements.js";
 import { ask, pathOf } from "./gateway.js";
 import { flip, waits } from "./home.js";
 import { field, input, kindOf, newId, plain } from "./inputs.js";
@@ -130,8 +130,7 @@ function readout(things, td, name, said, signal) {
 }
 
 function show(element, value, said) {
-  if (value !== null && typeof value === "object")
-    element.replaceChildren(h("pre", {}, JSON.stringify(value, null, 1)));
+  if (value !== null && typeof value === "object") element.replaceChildren(structured(value));
   else element.textContent = told(value, said.unit);
   element.dataset.value = JSON.stringify(value) ?? "";
 }
@@ -222,7 +221,7 @@ function result(status, value, schema) {
   if (value === null || value === undefined) tell(status, "Done.", "good");
   else if (typeof value === "object") {
     tell(status, "", "good");
-    status.append(h("pre", {}, JSON.stringify(value, null, 1)));
+    status.append(structured(value));
   } else tell(status, told(value, schema?.unit), "good");
 }
 

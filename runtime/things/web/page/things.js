@@ -166,7 +166,8 @@ export function nameOf(td) {
 /** The heading under which a thing stands. */
 export function groupOf(td) {
   const types = typesOf(td);
-  if (types.some((each) => /^mashup|^rule/i.test(each))) return "Mashups";
+  const isMashup = td.actions?.dry_run && td.events?.ran;
+  if (isMashup || types.some((each) => /^mashup/i.test(each))) return "Mashups";
   if (td.id.startsWith(SYSTEM)) return "This system";
   return types[0] ?? words(td.title);
 }
