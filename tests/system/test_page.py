@@ -12,7 +12,7 @@ import pytest
 
 from .browser import FOUND, NAMES, Tab, browsing
 from .conftest import System
-from .test_permissions import house_permitting
+from .test_permissions import BEN, house_permitting
 from .test_things import BRIGHTNESS, LAMP, TOKEN, Web, killed_and_back
 
 pytestmark = pytest.mark.skipif(FOUND is None, reason=f"no browser here: none of {', '.join(NAMES)} is on the path")
@@ -143,6 +143,30 @@ def test_the_page_outlives_the_processes_of_its_things(house: System, tmp_path: 
         await tab.until(
             "[...document.querySelectorAll('.card dd')].filter((each) => each.textContent === '7%').length === 2"
         )
+
+    in_browser(tmp_path, main)
+
+
+def test_what_is_shared_later_appears(house: System, tmp_path: Path) -> None:
+    """Ben's page is open while nothing is his, and shows what he gets, and no more, without a reload."""
+    web, url = Web(house), address(house)
+
+    async def main(tab: Tab) -> None:
+        await tab.open(url)
+        await tab.fill("#token", BEN)
+        await tab.click(".entry form button")
+        await tab.until_text("Nothing is shared with you")
+        share = {"who": "ben", "things": ["urn:dev:lamp-1"], "access": ["read:brightness"]}
+        given = [web.ask("POST", "/permissions", share).body["id"]]
+        await tab.until("document.querySelectorAll('.card').length === 1")
+        await tab.click(".card a")
+        await tab.until("document.querySelector('[data-name=\"brightness\"]')")
+        given.append(web.ask("POST", "/permissions", share | {"access": ["invoke:double"]}).body["id"])
+        await tab.until("document.querySelector('[data-name=\"double\"]')")
+        assert not await tab.evaluate("document.querySelector('[data-name=\"burst\"]')")
+        for each in given:
+            web.ask("DELETE", f"/permissions/{each}")
+        await tab.until_text("This thing is gone, or is not shared with you.")
 
     in_browser(tmp_path, main)
 

@@ -18,7 +18,7 @@ BYTES_MAX: Final = 4 << 20
 class HistoryEntry(NamedTuple):
     """One message: its number, from 1, and its data as JSON. None: messages were lost here, and nobody knows how many.
 
-    about: whatever the keeper of a history wants to know of each message.
+    about: data of the owner of the history.
     """
 
     number: int

@@ -63,13 +63,12 @@ class Live:
             if is_gap:
                 opening += lost_event(None)
         response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream", hdrs.CACHE_CONTROL: "no-store"})
-        await response.prepare(request)
-        if request.method == hdrs.METH_HEAD:
-            return response
-        self._open.add(stream)
+        self._open.add(stream)  # since the look at what the user may use nothing was awaited, so no change is missed
         try:
-            await send(request, response, opening)
-            await self._send_messages(request, response, stream, place)
+            await response.prepare(request)
+            if request.method != hdrs.METH_HEAD:
+                await send(request, response, opening)
+                await self._send_messages(request, response, stream, place)
         finally:
             self._open.discard(stream)
         return response
@@ -78,14 +77,15 @@ class Live:
         """Have the streams look again when the things or the permissions change, until the task is cancelled."""
         seen: tuple[object, int] = (None, 0)
         while True:
-            access, things = self._mirror.access, self._mirror.catalogue.things
-            now = (_places(things), access.version)
-            for each in self._open:
-                if now != seen or (each.known is not None and not access.permits(each.principal, each.known)):
-                    each.is_to_look = True
-            if any(each.is_to_look for each in self._open):
-                self._feed.wake()
-            seen = now
+            if self._open:
+                access, things = self._mirror.access, self._mirror.catalogue.things
+                now = (_places(things), access.version)
+                for each in self._open:
+                    if now != seen or (each.known is not None and not access.permits(each.principal, each.known)):
+                        each.is_to_look = True
+                if any(each.is_to_look for each in self._open):
+                    self._feed.wake()
+                seen = now
             await pause(stopping, REVOKE_S)
 
     async def _send_messages(
@@ -135,10 +135,8 @@ class Live:
         known = [each for each in self._mirror.catalogue.things.values() if access.permits(principal, each)]
         stream.known = known[0] if known else None
         stream.is_revoked = access.is_limited and not known and not access.is_operator(principal)
-        before, stream.view = (
-            stream.view,
-            hash(tuple((each.id, each.process, self._uses(principal, each)) for each in known)),
-        )
+        before = stream.view
+        stream.view = hash(tuple((each.id, each.process, self._uses(principal, each)) for each in known))
         return stream.view != before
 
     def _uses(self, principal: str, entry: CatalogueEntry) -> tuple[tuple[str, str], ...]:

@@ -96,7 +96,8 @@ export async function hasSignIn() {
  */
 export async function listen(heard, signal) {
   let lastId = null,
-    failures = 0;
+    failures = 0,
+    isFirst = true;
   while (!signal.aborted) {
     let isOpen = false;
     const silence = new AbortController();
@@ -110,7 +111,8 @@ export async function listen(heard, signal) {
       heard.state(response.ok ? "live" : response.status === 403 ? "nothing" : "lost");
       if (response.ok) {
         isOpen = true;
-        if (!lastId) heard.gap();
+        if (isFirst) heard.gap();
+        else heard.things(); // they may have changed meanwhile
         for await (const event of events(response.body, silence)) {
           failures = 0;
           if (event.id) lastId = event.id;
@@ -126,6 +128,7 @@ export async function listen(heard, signal) {
     }
     if (signal.aborted) return;
     if (isOpen) heard.things(); // it has ended: the user may have lost what they saw
+    isFirst = false;
     failures += 1;
     await delay(
       failures === 1 ? 0 : Math.min(RETRY_MS_MAX, 125 * 2 ** failures) * (0.75 + Math.random() / 2),

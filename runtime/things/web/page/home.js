@@ -8,7 +8,7 @@ import { groupOf, has, isServed, matches, nameOf, tellsWaits } from "./things.js
 
 // Values on a card, cards under a heading until somebody wants all, and milliseconds between two looks at waits.
 const VALUES_MAX = 3,
-  CARDS_MAX = 60,
+  CARDS_MAX = 24,
   WAITS_MS = 3_000;
 const LAST = ["Mashups", "This system"];
 
@@ -144,7 +144,7 @@ export function flip(app, td, name, signal, failed = () => {}, labelled = null) 
       failed(null);
       try {
         await ask("PUT", pathOf(td.id, "properties", name), box.checked);
-        things.put(td.id, name, box.checked);
+        if (!has(td.properties[name], "observeproperty")) things.read(td.id, name); // else the stream has told it
       } catch (error) {
         box.checked = things.value(td.id, name) === true;
         box.title = error.message;

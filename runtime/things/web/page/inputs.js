@@ -1,6 +1,6 @@
 // Inputs: a form's fields, derived from the schema of a value (the DataSchema of a Thing Description).
 
-import { h, sign, words } from "./elements.js";
+import { h, prose, sign, words } from "./elements.js";
 
 let count = 0;
 
@@ -244,7 +244,7 @@ export function field(name, schema, isRequired) {
       { class: isToggle ? "field toggle" : "field" },
       label,
       made.element,
-      about && h("small", { class: "about" }, about),
+      about && h("small", { class: "about" }, prose(about)),
     ),
   };
 }

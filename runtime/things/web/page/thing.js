@@ -146,8 +146,7 @@ function writable(things, td, name, said, { id, signal, status, read }) {
     try {
       await ask("PUT", pathOf(td.id, "properties", name), value === undefined ? null : value);
       made.write(value);
-      if (has(said, "observeproperty")) things.put(td.id, name, value ?? null);
-      else read();
+      if (!has(said, "observeproperty")) read(); // else the stream has told it
       if (!isAtOnce) tell(status, "Saved.", "good");
     } catch (error) {
       tell(status, error.message, "bad");

@@ -20,6 +20,7 @@ export class Things {
     this.all = new Map();
     this.events = [];
     this._values = new Map();
+    this._heard = new Map(); // how many values of each property the stream has told
     this._samples = new Map();
     this._watching = new Map();
     this._reads = { running: 0, waiting: new Map() };
@@ -42,6 +43,7 @@ export class Things {
   /** A message of the stream. */
   take({ thing, kind, name, data }) {
     if (kind === "property") {
+      this._heard.set(key(thing, name), this._heardOf(thing, name) + 1);
       this.put(thing, name, data);
     } else {
       this.events.unshift({ at: Date.now(), thing, name, data });
@@ -61,6 +63,10 @@ export class Things {
       this._samples.set(key(id, name), samples);
     }
     this._tell(key(id, name), value);
+  }
+
+  _heardOf(id, name) {
+    return this._heard.get(key(id, name)) ?? 0;
   }
 
   value(id, name) {
@@ -106,8 +112,9 @@ export class Things {
       const [place, { id, name, failed }] = waiting.entries().next().value;
       waiting.delete(place);
       this._reads.running += 1;
+      const heard = this._heardOf(id, name);
       ask("GET", pathOf(id, "properties", name))
-        .then(({ body }) => this.put(id, name, body))
+        .then(({ body }) => heard === this._heardOf(id, name) && this.put(id, name, body)) // else the stream is newer
         .catch(failed)
         .finally(() => {
           this._reads.running -= 1;
