@@ -33,6 +33,7 @@ class CatalogueEntry:
     model: Mapping[str, Any]
     setters: Mapping[str, str]
     is_replicated: bool = False
+    place: str = ""
 
 
 class Catalogue:
@@ -105,6 +106,6 @@ class Catalogue:
                     continue
                 things[id] = CatalogueEntry(
                     id, component, key, backplane, generation, said["process"], said["models"][kind],
-                    said["setters"][kind], is_replicated=is_replica,
+                    said["setters"][kind], is_replicated=is_replica, place=said.get("places", {}).get(id, ""),
                 )  # fmt: skip
         self.things = things

@@ -6,16 +6,21 @@ import ipaddress
 import socket
 from collections.abc import Mapping
 
+from appbackplane.transport.errors import FailedPrecondition
+
 from ...objects.component import Component
 from ...objects.operation import operation
+from ..directory.registration_file import RegistrationFile, registration_path
 
 try:
     from .authentication import Authentication
     from .server import Server, ServerThread
 except ModuleNotFoundError as error:
-    if error.name != "aiohttp":
+    if error.name not in ("aiohttp", "jsonpath"):
         raise
-    raise ModuleNotFoundError("the gateway needs aiohttp: pip install 'appbackplane[web]'", name="aiohttp") from error
+    raise ModuleNotFoundError(
+        f"the gateway needs {error.name}: pip install 'appbackplane[web]'", name=error.name
+    ) from error
 
 #: Seconds that requests under way have when the gateway stops, and that the end of its thread is waited for.
 CLOSE_S, STOP_S = 1.0, 3.0
@@ -48,7 +53,7 @@ class Gateway(Component):
         self._thread: ServerThread | None = None
 
     def on_primary(self) -> None:
-        """Listen. Raises OSError if the address is in use."""
+        """Listen. Raises OSError if the address is in use, and `FailedPrecondition` if registrations cannot be kept."""
         family = socket.AF_INET6 if ":" in self._host_name else socket.AF_INET
         try:
             listening = socket.create_server((self._host_name, self._port), family=family)
@@ -57,9 +62,15 @@ class Gateway(Component):
                 error.errno, f"listen = {self._listen!r}: {error.strerror}: give the gateway another port"
             ) from None
         self._socket = listening
+        try:
+            registrations = RegistrationFile(registration_path(self._platform.run_dir, self.component_name))
+        except FailedPrecondition:
+            self._stop(STOP_S)
+            raise
         server = Server(
-            self._platform.run_dir, Authentication(self._tokens, anonymous=self._anonymous), base=self._base
-        )
+            self._platform.run_dir, Authentication(self._tokens, anonymous=self._anonymous), registrations,
+            self._platform.unix_ns, base=self._base,
+        )  # fmt: skip
         self._thread = ServerThread(server, listening, f"{self.name}.http", CLOSE_S)
         self._thread.start()
 

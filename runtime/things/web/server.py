@@ -12,7 +12,7 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -22,12 +22,14 @@ from aiohttp import hdrs, web
 from appbackplane.transport.async_client import connect_async
 from appbackplane.transport.errors import BackplaneError
 
+from ..directory.registration_file import RegistrationFile
 from .authentication import Authentication
 from .catalogue import CatalogueEntry
-from .forms import JSON, description_of
+from .directory_api import DirectoryApi
+from .directory_description import PROBLEM
+from .forms import description_of
 from .interactions import Interactions
 from .mirror import Mirror
-from .parsing import natural_of
 from .problems import problem, problem_of
 from .streams import Streams
 
@@ -35,13 +37,9 @@ from .streams import Streams
 BODY_BYTES_MAX: Final = 1 << 20
 #: Connections that the kernel keeps until they are accepted: with aiohttp's 128, ten thousand took 36 s.
 BACKLOG: Final = 4_096
-#: Things in one answer, unless the client asks for fewer.
-PAGE_MAX: Final = 1_000
 
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
 _HINTS: Final = {404: "no such path: GET /things lists the things, and their forms the paths"}
-_PROBLEM: Final = "application/problem+json"
-_TD: Final = "application/td+json"
 _encode = msgspec.json.encode
 log = logging.getLogger(__name__)
 
@@ -49,10 +47,20 @@ log = logging.getLogger(__name__)
 class Server:
     """The request handlers and their shared state. All run in one event loop."""
 
-    def __init__(self, system: str, authentication: Authentication, *, base: str = "") -> None:
+    def __init__(
+        self,
+        system: str,
+        authentication: Authentication,
+        registrations: RegistrationFile,
+        unix_ns: Callable[[], int],
+        *,
+        base: str = "",
+    ) -> None:
         """`system`: its run directory. `base`: the address under which clients reach the gateway, with a slash at its end; "":
-        that of their request.
+        that of their request. `registrations` is closed when the server ends. `unix_ns`: the clock.
         """
+        self._registrations = registrations
+        self._unix_ns = unix_ns
         self._system = system
         self._base = base
         self._authentication = authentication
@@ -64,9 +72,13 @@ class Server:
         async with await connect_async(self._system, timeout=30.0) as client:
             self._mirror = mirror = Mirror(client)
             self._interactions = Interactions(mirror, self._epoch)
+            self._directory = directory = DirectoryApi(
+                mirror, self._registrations, self._epoch, unix_ns=self._unix_ns, base_of=self._base_of,
+                describe=self._description, is_secured=not self._authentication.is_anonymous,
+            )  # fmt: skip
             # Malformed requests are the client's concern, and a log line with a traceback for each would be a flood.
             logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
-            mirroring = asyncio.create_task(mirror.run(stopping))
+            tasks = [asyncio.create_task(each.run(stopping)) for each in (mirror, directory)]
             runner = web.AppRunner(
                 self._application(), access_log=None, handler_cancellation=True, shutdown_timeout=limit_s,
                 auto_decompress=False,
@@ -78,10 +90,16 @@ class Server:
                 listening.listen(BACKLOG)
                 await stopping.wait()
             finally:
-                mirroring.cancel()
+                for task in tasks:
+                    task.cancel()
                 self._interactions.close()
                 mirror.close()
+                directory.close()
                 await runner.cleanup()
+
+    def close(self) -> None:
+        """Close what it has been given."""
+        self._registrations.close()
 
     def _application(self) -> web.Application:
         application = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[self._guard])
@@ -91,14 +109,13 @@ class Server:
                 web.get(f"{thing}/properties/{{name}}", interactions.read),
                 web.put(f"{thing}/properties/{{name}}", interactions.write),
                 web.post(f"{thing}/actions/{{name}}", interactions.invoke),
-                web.get("/things", self._list_all),
-                web.get(thing, self._describe),
                 web.get(f"{thing}/properties", interactions.read_all),
                 web.get(f"{thing}/actions/{{name}}/{{number}}", interactions.action_status),
                 web.delete(f"{thing}/actions/{{name}}/{{number}}", interactions.cancel_action),
                 web.get(f"{thing}/{{kind:properties|events}}/{{name}}/stream", Streams(self._mirror, self._epoch).open),
             ]
         )
+        self._directory.add_routes(application)
         return application
 
     @web.middleware
@@ -126,27 +143,15 @@ class Server:
             log.exception("%s %s failed", request.method, request.path)
             return _problem(500, problem(500, "internal error in the gateway: see its log (appbackplane logs)"))
 
-    async def _list_all(self, request: web.Request) -> web.Response:
-        await self._mirror.refresh(is_thorough=True)
-        things = sorted(self._mirror.catalogue.things.values(), key=lambda each: each.id)
-        offset, limit = natural_of(request, "offset", 0), min(PAGE_MAX, natural_of(request, "limit", PAGE_MAX))
-        page = things[offset : offset + limit]
-        headers = {}
-        if offset + limit < len(things) and limit:
-            headers["Link"] = f'</things?offset={offset + limit}&limit={limit}>; rel="next"'
-        return web.Response(
-            body=_encode([self._description(request, each) for each in page]), content_type=JSON, headers=headers
-        )
-
-    async def _describe(self, request: web.Request) -> web.Response:
-        body = _encode(self._description(request, await self._mirror.thing(request.match_info["id"])))
-        # Each retrieval has a queue of its own for messages, so it must not be shared.
-        return web.Response(body=body, content_type=_TD, headers={hdrs.CACHE_CONTROL: "private, no-store"})
+    def _base_of(self, request: web.Request) -> str:
+        return self._base or f"{request.scheme}://{request.host}/"
 
     def _description(self, request: web.Request, entry: CatalogueEntry) -> dict[str, Any]:
-        base = self._base or f"{request.scheme}://{request.host}/"
         queue = f"{self._epoch}.{os.urandom(8).hex()}"
-        return description_of(entry.id, entry.model, base, queue, is_secured=not self._authentication.is_anonymous)
+        return description_of(
+            entry.id, entry.model, self._base_of(request), queue,
+            is_secured=not self._authentication.is_anonymous, place=entry.place,
+        )  # fmt: skip
 
 
 class ServerThread:
@@ -178,6 +183,7 @@ class ServerThread:
             log.exception("the HTTP server has ended")
         finally:
             self._listening.close()  # clients are refused, and do not hang
+            self._server.close()
 
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -185,4 +191,4 @@ class ServerThread:
 
 
 def _problem(status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> web.Response:
-    return web.Response(status=status, body=_encode(body), content_type=_PROBLEM, headers=headers)
+    return web.Response(status=status, body=_encode(body), content_type=PROBLEM, headers=headers)
