@@ -20,6 +20,8 @@ WELL_KNOWN: Final = "/.well-known/wot"
 _THING_ID: Final = {
     "id": {"@type": "ThingID", "title": "Id of the description", "type": "string", "format": "iri-reference"}
 }
+#: A description, or a part of one.
+_DOCUMENT: Final = {"type": "object", "properties": {"id": {"type": "string"}}}
 _PAGE: Final = {
     "offset": {"title": "Descriptions before the page", "type": "integer", "default": 0, "minimum": 0},
     "limit": {"title": "Descriptions in a page", "type": "integer", "minimum": 0},
@@ -43,7 +45,7 @@ def directory_description(base: str, *, is_secured: bool) -> Description:
             "things": {
                 "description": "All descriptions, by id",
                 "readOnly": True,
-                "oneOf": [{"type": "array", "items": {"type": "object"}}, {"type": "object"}],
+                "oneOf": [{"type": "array", "items": _DOCUMENT}, _DOCUMENT],
                 "uriVariables": _PAGE,
                 "forms": [_form("things{?offset,limit,format}", "GET", 200, JSON_LD, op="readproperty")],
             }
@@ -97,7 +99,7 @@ def _action(text: str, href: str, method: str, status: int, content_type: str | 
     if "{id}" in href:
         said["uriVariables"] = _THING_ID
     if content_type is not None:
-        said["input"] = {"type": "object"}
+        said["input"] = _DOCUMENT
         form["contentType"] = content_type
     return said | {"forms": [form]}
 
@@ -106,7 +108,7 @@ def _retrieval(text: str, href: str, variables: Mapping[str, Any], content_type:
     return {
         "description": text,
         "uriVariables": variables,
-        "output": {"oneOf": [{"type": "object"}, {"type": "array"}]},
+        "output": {"oneOf": [_DOCUMENT, {"type": "array"}]},
         "safe": True,
         "idempotent": True,
         "forms": [_form(href, "GET", 200, content_type, op="invokeaction")],
@@ -123,4 +125,4 @@ def _event(kind: str, text: str, diff: str) -> dict[str, Any]:
         "htv:headers": [{"htv:fieldName": "Last-Event-ID", "description": "Continue after the event of this id"}],
     }
     variables = {"uriVariables": {"diff": {"description": diff, "type": "boolean"}}} if diff else {}
-    return {"description": text, **variables, "data": {"type": "object"}, "forms": [form]}
+    return {"description": text, **variables, "data": _DOCUMENT, "forms": [form]}
