@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 from urllib.parse import quote
 
@@ -261,6 +262,16 @@ def test_the_directory_describes_itself(web: Web) -> None:
         assert web.ask(method, f"/{href.replace('{id}', 'urn:dev:room-1')}").status != 404
     for each in td["events"].values():
         next(web.events("/" + each["forms"][0]["href"].partition("{?")[0], 0))
+
+
+def test_a_browser_gets_a_page(web: Web) -> None:
+    """It may run nothing: descriptions come from others."""
+    web.ask("PUT", LAMP_7, lamp(title="<script>"))
+    with closing(web.open("GET", LAMP_7, Accept="text/html,*/*;q=0.8")) as response:
+        page = response.read().decode()
+    assert response.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert response.headers["Content-Security-Policy"].startswith("default-src 'none'")
+    assert "<h1>&lt;script&gt;</h1>" in page and f'href="http://{web._at}/things/urn%3Adev%3Alamp-7"' in page
 
 
 @pytest.mark.usefixtures("_no_ignored_interrupt")

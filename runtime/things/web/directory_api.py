@@ -38,10 +38,11 @@ from ..directory.validation import DEPTH_MAX, Fault, faults_of, is_too_deep
 from .catalogue import CatalogueEntry
 from .directory_description import JSON_LD, MERGE_PATCH, PROBLEM, TD, WELL_KNOWN, directory_description
 from .directory_events import DirectoryEvents, OwnThing, Record
-from .forms import JSON
+from .forms import JSON, path_of
 from .mirror import Mirror
 from .parsing import NOTHING, json_of, natural_of
 from .problems import problem
+from .thing_page import PAGE_HEADERS, page_of, wants_page
 
 #: Descriptions in one answer, unless the client asks for fewer.
 PAGE_MAX: Final = 1_000
@@ -261,8 +262,11 @@ class DirectoryApi:
         found = None if record is None else self._description(request, record)
         if found is None:
             raise unknown(id)
+        if wants_page(request.headers.get(hdrs.ACCEPT, "")):
+            page = page_of(found, f"{self._base_of(request)}{path_of(id)}")
+            return web.Response(body=page, content_type="text/html", charset="utf-8", headers=_NO_STORE | PAGE_HEADERS)
         found["registration"] = found["registration"] | {"retrieved": text_of(now_ns)}
-        return web.Response(body=_encode(found), content_type=TD, headers=_NO_STORE)
+        return web.Response(body=_encode(found), content_type=TD, headers=_NO_STORE | {hdrs.VARY: hdrs.ACCEPT})
 
     async def describe_directory(self, request: web.Request) -> web.Response:
         found = directory_description(self._base_of(request), is_secured=self._is_secured)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import ipaddress
 import socket
 from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
 
 from appbackplane.transport.errors import FailedPrecondition
 
@@ -30,7 +33,8 @@ class Gateway(Component):
     """Give it a backplane of its own: `[backplane.web] components = ["appbackplane.runtime.things.web:Gateway"]`.
 
     listen: HOST:PORT; port 0: a free one (`gateway.address` tells which). The gateway has no TLS, so the host is a loopback
-    address. base: the address under which clients reach it, such as that of a server with TLS before it.
+    address. base: the address under which clients reach it, such as that of a server with TLS before it. announce: tell the
+    local network of the directory at `base`, by DNS-SD.
     tokens: name of each user to the SHA-256 of their bearer token, in hexadecimal digits. anonymous: serve requests without a
     token, with the principal "anonymous". A request with an unknown token gets 401, and so does one without a token otherwise.
     """
@@ -41,10 +45,14 @@ class Gateway(Component):
         tokens: Mapping[str, str] | None = None,
         anonymous: bool = False,
         base: str = "",
+        announce: bool = False,
     ) -> None:
         if base and not (base.startswith(("http://", "https://")) and base.endswith("/")):
             raise ValueError(f"base = {base!r}: expected an address with a slash at its end: https://things.example/")
         self._base = base
+        self._announce = announce
+        if announce:
+            _expect_announceable(base)
         self._listen = listen
         self._host_name, self._port = _loopback(listen)
         self._tokens = _by_digest(tokens or {})
@@ -67,9 +75,15 @@ class Gateway(Component):
         except FailedPrecondition:
             self._stop(STOP_S)
             raise
+        announcement = None
+        if self._announce:
+            from .announcement import Announcement, instance_of  # zeroconf takes 0.1 s to import, and few need it
+
+            system = Path(self._platform.run_dir).name
+            announcement = Announcement(self._base, instance_of(system, socket.gethostname()))
         server = Server(
             self._platform.run_dir, Authentication(self._tokens, anonymous=self._anonymous), registrations,
-            self._platform.unix_ns, base=self._base,
+            self._platform.unix_ns, base=self._base, announcement=announcement,
         )  # fmt: skip
         self._thread = ServerThread(server, listening, f"{self.name}.http", CLOSE_S)
         self._thread.start()
@@ -100,6 +114,13 @@ class Gateway(Component):
             return ""
         host, port = self._socket.getsockname()[:2]
         return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+def _expect_announceable(base: str) -> None:
+    if not urlsplit(base).hostname:
+        raise ValueError('announce = true needs the address that other hosts reach: base = "https://things.example/"')
+    if importlib.util.find_spec("zeroconf") is None:
+        raise ValueError("announce = true needs zeroconf: pip install 'appbackplane[web]'")
 
 
 def _loopback(listen: str) -> tuple[str, int]:

@@ -14,7 +14,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 from aiohttp import hdrs, web
@@ -44,6 +44,12 @@ _encode = msgspec.json.encode
 log = logging.getLogger(__name__)
 
 
+class Announcing(Protocol):
+    """What makes the server known to others."""
+
+    async def run(self, stopping: asyncio.Event) -> None: ...
+
+
 class Server:
     """The request handlers and their shared state. All run in one event loop."""
 
@@ -55,10 +61,13 @@ class Server:
         unix_ns: Callable[[], int],
         *,
         base: str = "",
+        announcement: Announcing | None = None,
     ) -> None:
         """`system`: its run directory. `base`: the address under which clients reach the gateway, with a slash at its end; "":
-        that of their request. `registrations` is closed when the server ends. `unix_ns`: the clock.
+        that of their request. `registrations` is closed when the server ends. `unix_ns`: the clock. `announcement` runs beside
+        the server.
         """
+        self._announcement = announcement
         self._registrations = registrations
         self._unix_ns = unix_ns
         self._system = system
@@ -88,6 +97,8 @@ class Server:
                 # asyncio accepts as many connections in one go as its backlog says, also where no descriptor is left.
                 await web.SockSite(runner, listening, backlog=128).start()
                 listening.listen(BACKLOG)
+                if self._announcement is not None:
+                    await self._announcement.run(stopping)
                 await stopping.wait()
             finally:
                 for task in tasks:
