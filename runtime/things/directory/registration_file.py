@@ -16,7 +16,7 @@ import msgspec
 
 from appbackplane.transport.errors import FailedPrecondition
 
-from .registrations import Change, Registration
+from .registered_things import Change, RegisteredThing
 
 #: Version of the table. A file of another one is refused, and not guessed at.
 _VERSION: Final = 1
@@ -71,7 +71,7 @@ class RegistrationFile:
             raise
         self._database = database
 
-    def read(self) -> list[Registration]:
+    def read(self) -> list[RegisteredThing]:
         """All that were kept. Raises `FailedPrecondition` for a row that is damaged."""
         if self._database is None:
             return []
@@ -81,7 +81,7 @@ class RegistrationFile:
                 f"SELECT {_COLUMNS} FROM registration"
             ):
                 found.append(
-                    Registration(id, msgspec.json.decode(td), created_ns, modified_ns, ttl_s, expires_ns, len(td))
+                    RegisteredThing(id, msgspec.json.decode(td), created_ns, modified_ns, ttl_s, expires_ns, len(td))
                 )
         except (sqlite3.Error, ValueError) as error:
             raise FailedPrecondition(

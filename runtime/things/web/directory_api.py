@@ -24,15 +24,15 @@ from ..description import Description
 from ..directory.attribute_search import search_of
 from ..directory.jsonpath_search import found_by
 from ..directory.merge_patch import merged
-from ..directory.registration_file import RegistrationFile
-from ..directory.registrations import (
+from ..directory.registered_things import (
     DISCOVERY_CONTEXT,
     Change,
     DirectoryFull,
-    Registration,
-    Registrations,
+    RegisteredThing,
+    RegisteredThings,
     enriched,
 )
+from ..directory.registration_file import RegistrationFile
 from ..directory.rfc3339 import text_of
 from ..directory.validation import DEPTH_MAX, Fault, faults_of, is_too_deep
 from .catalogue import CatalogueEntry
@@ -91,7 +91,7 @@ class DirectoryApi:
         """
         self._mirror, self._file, self._unix_ns = mirror, file, unix_ns
         self._base_of, self._describe_own, self._is_secured, self._visible = base_of, describe, is_secured, visible
-        self._registrations = Registrations(file.read())
+        self._registrations = RegisteredThings(file.read())
         self._events = DirectoryEvents(epoch, self._description)
         self._own: dict[str, OwnThing] = {}
         #: The listing that `_own` was made of. What the first one has is not announced.
@@ -186,7 +186,7 @@ class DirectoryApi:
 
     def _description(self, request: web.Request, record: Record) -> Description | None:
         """What the user of a request sees of a thing; None: nothing."""
-        if isinstance(record, Registration):
+        if isinstance(record, RegisteredThing):
             whole = record.description()
         else:
             whole = enriched(self._describe_own(request, record.entry), record.created_ns, record.modified_ns)
@@ -346,7 +346,7 @@ class DirectoryApi:
         self._apply(Change(before, None))
         return web.Response(status=204)
 
-    async def _before(self, request: web.Request) -> Registration | None:
+    async def _before(self, request: web.Request) -> RegisteredThing | None:
         """The registration in the path, if the user sees it. Raises HTTPMethodNotAllowed for a thing of this system."""
         id = request.match_info["id"]
         await self._mirror.refresh(is_thorough=False)

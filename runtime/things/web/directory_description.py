@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ..description import TD_CONTEXT, TD_CONTEXT_2019, Description
 from ..directory.changes import CREATED, DELETED, UPDATED
-from ..directory.registrations import DISCOVERY_CONTEXT
+from ..directory.registered_things import DISCOVERY_CONTEXT
 from .forms import SECURITY
 
 TD: Final = "application/td+json"

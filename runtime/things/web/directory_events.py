@@ -17,7 +17,7 @@ from appbackplane.transport.errors import InvalidArgument, NotFound
 
 from ..description import Description
 from ..directory.changes import KINDS, event_of
-from ..directory.registrations import Registration
+from ..directory.registered_things import RegisteredThing
 from .catalogue import CatalogueEntry
 from .history import History, event_id, number_of
 from .streams import COMMENT_S, WRITE_BYTES_MAX, lost_event, send
@@ -33,7 +33,7 @@ class OwnThing:
 
 
 #: What a description is made of.
-Record = OwnThing | Registration
+Record = OwnThing | RegisteredThing
 
 
 class RecordedChange(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -41,8 +41,8 @@ class RecordedChange(msgspec.Struct, frozen=True, omit_defaults=True):
 
     own_before: OwnThing | None = None
     own_after: OwnThing | None = None
-    registered_before: Registration | None = None
-    registered_after: Registration | None = None
+    registered_before: RegisteredThing | None = None
+    registered_after: RegisteredThing | None = None
 
 
 class DirectoryEvents:

@@ -1,4 +1,4 @@
-"""Registrations: the Thing Descriptions that others have registered, with their times, until they expire.
+"""Registered things: the Thing Descriptions that others have registered, with their times, until they expire.
 
 Pure: Unix time comes in as ns, and each change goes out as a `Change`, which the caller writes to a file and announces. A
 registration with a ttl expires that many seconds after it was last changed; one without lives until it is deleted.
@@ -15,7 +15,7 @@ import msgspec
 from ..description import Description
 from .rfc3339 import text_of, unix_ns_of
 
-#: Registrations, and bytes of all together as JSON: they are kept in memory, where they take about five times as much.
+#: RegisteredThings, and bytes of all together as JSON: they are kept in memory, where they take about five times as much.
 REGISTRATIONS_MAX: Final = 10_000
 BYTES_MAX: Final = 32 << 20
 #: The context of `registration` and of the directory's own terms.
@@ -24,7 +24,7 @@ _S: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
+class RegisteredThing:
     """One description, as its producer wrote it but for the member `registration`. Times are Unix ns; `size` is in bytes."""
 
     id: str
@@ -61,18 +61,18 @@ class Registration:
 class Change(NamedTuple):
     """One change. `before` is None: it is new; `after` is None: it is gone."""
 
-    before: Registration | None
-    after: Registration | None
+    before: RegisteredThing | None
+    after: RegisteredThing | None
 
 
 class DirectoryFull(Exception):
     """There is no room for another registration."""
 
 
-class Registrations:
+class RegisteredThings:
     """All registrations by id. Not those of things of this system."""
 
-    def __init__(self, kept: Iterable[Registration] = ()) -> None:
+    def __init__(self, kept: Iterable[RegisteredThing] = ()) -> None:
         """`kept`: those of an earlier process."""
         self.by_id = {each.id: each for each in kept}
         self._bytes = sum(each.size for each in self.by_id.values())
@@ -91,7 +91,7 @@ class Registrations:
             expires_ns = unix_ns_of(said["expires"]) if "expires" in said else None
         before = self.by_id.get(id)
         created_ns = now_ns if before is None else before.created_ns
-        after = Registration(id, td, created_ns, now_ns, ttl_s, expires_ns, len(msgspec.json.encode(td)))
+        after = RegisteredThing(id, td, created_ns, now_ns, ttl_s, expires_ns, len(msgspec.json.encode(td)))
         if before is None and len(self.by_id) >= REGISTRATIONS_MAX:
             raise DirectoryFull(
                 f"the directory has {REGISTRATIONS_MAX:,} registrations: delete some, or give them a ttl"

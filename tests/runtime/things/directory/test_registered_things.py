@@ -1,4 +1,4 @@
-"""Registrations: their times and bounds, and the file in which they outlive their process."""
+"""Registered things: their times and bounds, and the file in which they outlive their process."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from appbackplane.runtime import FailedPrecondition
-from appbackplane.runtime.things.directory import registrations as registrations_module
-from appbackplane.runtime.things.directory.registration_file import RegistrationFile, registration_path
-from appbackplane.runtime.things.directory.registrations import (
+from appbackplane.runtime.things.directory import registered_things as registered_things_module
+from appbackplane.runtime.things.directory.registered_things import (
     DISCOVERY_CONTEXT,
     Change,
     DirectoryFull,
-    Registration,
-    Registrations,
+    RegisteredThing,
+    RegisteredThings,
     enriched,
 )
+from appbackplane.runtime.things.directory.registration_file import RegistrationFile, registration_path
 
 S = 1_000_000_000
 V1 = "https://www.w3.org/2019/wot/td/v1"
@@ -30,7 +30,7 @@ def td(**members: Any) -> dict[str, Any]:
     return {"@context": V1, "title": "Lamp"} | members
 
 
-def put(registrations: Registrations, id: str, document: dict[str, Any], now_ns: int) -> Registration:
+def put(registrations: RegisteredThings, id: str, document: dict[str, Any], now_ns: int) -> RegisteredThing:
     """Register it, and return what is kept."""
     change = registrations.planned(id, document, now_ns)
     registrations.apply(change)
@@ -40,7 +40,7 @@ def put(registrations: Registrations, id: str, document: dict[str, Any], now_ns:
 
 def test_a_registration_has_times() -> None:
     """Those that its producer cannot set are the directory's own, whatever he sends."""
-    registrations = Registrations()
+    registrations = RegisteredThings()
     sent = td(registration={"created": "1999-01-01T00:00:00Z", "retrieved": "1999-01-01T00:00:00Z", "ttl": 60})
     first = put(registrations, "urn:dev:1", sent, 100 * S)
     assert first.description()["registration"] == {
@@ -59,7 +59,7 @@ def test_a_registration_has_times() -> None:
 
 def test_a_registration_expires_unless_it_is_renewed() -> None:
     """After its ttl, counted from its last change; or at its time, if it has no ttl."""
-    registrations = Registrations()
+    registrations = RegisteredThings()
     put(registrations, "urn:dev:ttl", td(registration={"ttl": 60, "expires": "2100-01-01T00:00:00Z"}), 100 * S)
     put(registrations, "urn:dev:time", td(registration={"expires": "1970-01-01T00:03:00Z"}), 100 * S)
     put(registrations, "urn:dev:ever", td(), 100 * S)
@@ -75,7 +75,7 @@ def test_a_registration_expires_unless_it_is_renewed() -> None:
 
 def test_a_patch_of_the_document_may_take_the_time_away() -> None:
     """What it applies to has those times alone that a producer may set."""
-    registrations = Registrations()
+    registrations = RegisteredThings()
     assert put(registrations, "urn:dev:1", td(), 0).document() == td(id="urn:dev:1")
     assert put(registrations, "urn:dev:1", td(registration={"ttl": 5}), 0).document()["registration"] == {"ttl": 5}
     kept = put(registrations, "urn:dev:1", td(registration={"expires": "1970-01-01T00:00:05Z"}), 0)
@@ -84,16 +84,16 @@ def test_a_patch_of_the_document_may_take_the_time_away() -> None:
 
 def test_a_plan_changes_nothing() -> None:
     """The file may refuse it: then nothing has happened."""
-    registrations = Registrations()
+    registrations = RegisteredThings()
     registrations.planned("urn:dev:1", td(), 0)
     assert registrations.by_id == {}
 
 
 def test_their_number_and_bytes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that registers without end harms itself alone; to replace and to delete is always possible."""
-    monkeypatch.setattr(registrations_module, "REGISTRATIONS_MAX", 2)
-    monkeypatch.setattr(registrations_module, "BYTES_MAX", 400)
-    registrations = Registrations()
+    monkeypatch.setattr(registered_things_module, "REGISTRATIONS_MAX", 2)
+    monkeypatch.setattr(registered_things_module, "BYTES_MAX", 400)
+    registrations = RegisteredThings()
     put(registrations, "urn:dev:1", td(), 0)
     second = put(registrations, "urn:dev:2", td(), 0)
     with pytest.raises(DirectoryFull, match="has 2 registrations: delete some"):
@@ -105,7 +105,7 @@ def test_their_number_and_bytes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     registrations.apply(Change(second, None))
     put(registrations, "urn:dev:3", td(title="x" * 100), 0)
     with pytest.raises(DirectoryFull):
-        Registrations(registrations.by_id.values()).planned("urn:dev:1", td(title="x" * 200), 0)
+        RegisteredThings(registrations.by_id.values()).planned("urn:dev:1", td(title="x" * 200), 0)
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,9 @@ def test_the_context_defines_the_registration(context: Any, expected: list[Any])
 # -- the file ---------------------------------------------------------------------------------------------------------
 
 
-def filled(path: Path, count: int) -> tuple[RegistrationFile, Registrations]:
+def filled(path: Path, count: int) -> tuple[RegistrationFile, RegisteredThings]:
     """An open file with registrations, each in a transaction of its own."""
-    file, registrations = RegistrationFile(path), Registrations()
+    file, registrations = RegistrationFile(path), RegisteredThings()
     for number in range(count):
         change = registrations.planned(f"urn:dev:{number}", td(registration={"ttl": 60 + number}), number * S)
         file.write(change)
@@ -220,6 +220,6 @@ def test_the_file_lies_where_the_log_does(tmp_path: Path) -> None:
 def test_without_a_file_nothing_is_kept() -> None:
     """Under a virtual clock there is no run directory."""
     file = RegistrationFile(None)
-    file.write(Registrations().planned("urn:dev:1", td(), 0))
+    file.write(RegisteredThings().planned("urn:dev:1", td(), 0))
     assert file.read() == []
     file.close()
