@@ -88,7 +88,7 @@ MUTATIONS = (
     directory(
         "a Thing Model is registered", "validation.py", '    elif "tm:ThingModel" in types:\n', "    elif False:\n"
     ),
-    directory("a time that has passed is taken", "validation.py", "<= now_ns:\n", "< 0:\n"),
+    directory("a time that has passed is taken", "validation.py", "if left_ns <= 0:\n", "if left_ns < -now_ns:\n"),
     thing(
         "what was there already is told again", "thing.py", "if self._notified.get(each.name) != packed:", "if True:"
     ),

@@ -33,6 +33,13 @@ class Porter(AppObject):
         self._component.add(Room(), key=name)
 
     @operation()
+    def move(self, name: str, place: str) -> None:
+        assert self._component is not None
+        for each in self._component.objects:
+            if isinstance(each, Room) and each.key == name:
+                each.place = place
+
+    @operation()
     def clear(self, name: str) -> None:
         assert self._component is not None
         for each in self._component.objects:

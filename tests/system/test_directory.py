@@ -223,7 +223,7 @@ def test_events_tell_what_comes_changes_and_goes(web: Web) -> None:
 
 def test_things_of_the_system_that_come_and_go_are_announced(rooms: System, web: Web) -> None:
     """Whoever listens needs no list."""
-    stream = web.events("/events?diff=true", 2)
+    stream = web.events("/events?diff=true", 3)
     next(stream)
     with rooms.connect() as client:
         client.call("rooms.furnish", name="urn:dev:room-3")
@@ -233,6 +233,10 @@ def test_things_of_the_system_that_come_and_go_are_announced(rooms: System, web:
             "urn:dev:room-3",
             "celsius",
         )
+        client.call("rooms.move", name="urn:dev:room-3", place="attic")
+        event, _, patch = next(stream)
+        assert (event, patch["schema:containedInPlace"]) == ("thing_updated", "attic")
+        assert patch.keys() == {"id", "schema:containedInPlace", "@context", "registration"}
         client.call("rooms.clear", name="urn:dev:room-3")
     assert [each[0] for each in stream] == ["thing_deleted"]
 

@@ -69,9 +69,21 @@ class _Environment(jsonpath.JSONPathEnvironment):
             del self.function_extensions[name]
 
     def compare(self, left: object, operator: str, right: object) -> bool:
-        # Equal arrays and objects are compared member by member.
-        self.spend(1 + max(len(each) if isinstance(each, list | dict) else 0 for each in (left, right)))
+        self.spend(1)
+        if type(left) is type(right):
+            self._spend_size(left)
         return super().compare(left, operator, right)
+
+    def _spend_size(self, value: object) -> None:
+        """Equal values are compared member by member, whatever their depth."""
+        ahead = [value]
+        while ahead:
+            each = ahead.pop()
+            if isinstance(each, str):
+                self.spend(len(each) >> 10)
+            elif isinstance(each, list | dict):
+                self.spend(len(each))
+                ahead += each.values() if isinstance(each, dict) else each
 
     def is_truthy(self, obj: object) -> bool:
         self.spend(1)

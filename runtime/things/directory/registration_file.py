@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +17,7 @@ import msgspec
 
 from appbackplane.transport.errors import FailedPrecondition
 
-from .registered_things import Change, RegisteredThing
+from .registered_things import Change, RegisteredThing, RegisteredThings
 
 #: Version of the table. A file of another one is refused, and not guessed at.
 _VERSION: Final = 1
@@ -35,11 +36,12 @@ def registration_path(run_dir: str, gateway: str) -> Path | None:
 
 
 class RegistrationFile:
-    """The file of one gateway. One writer, from one thread at a time."""
+    """The file of one gateway, and the registrations in it. One writer, from one thread at a time."""
 
     def __init__(self, path: Path | None) -> None:
         """None: nothing is kept. Raises `FailedPrecondition` for a file that cannot be read, or that another gateway uses."""
         self._database: sqlite3.Connection | None = None
+        self.things = RegisteredThings()
         if path is None:
             return
         try:
@@ -60,8 +62,8 @@ class RegistrationFile:
             if version not in (0, _VERSION):
                 raise FailedPrecondition(f"{path} is of version {version}: this program knows {_VERSION}. Move it away")
             database.execute(f"PRAGMA user_version = {_VERSION}")
-            database.execute(f"SELECT {_COLUMNS} FROM registration LIMIT 1").fetchall()
-        except sqlite3.Error as error:
+            self.things = RegisteredThings(_read(database))
+        except (sqlite3.Error, ValueError) as error:  # of a row, too
             database.close()
             is_locked = isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
             remedy = "give each gateway a name of its own" if is_locked else "move it away to begin anew"
@@ -70,24 +72,6 @@ class RegistrationFile:
             database.close()
             raise
         self._database = database
-
-    def read(self) -> list[RegisteredThing]:
-        """All that were kept. Raises `FailedPrecondition` for a row that is damaged."""
-        if self._database is None:
-            return []
-        found = []
-        try:
-            for id, td, created_ns, modified_ns, ttl_s, expires_ns in self._database.execute(
-                f"SELECT {_COLUMNS} FROM registration"
-            ):
-                found.append(
-                    RegisteredThing(id, msgspec.json.decode(td), created_ns, modified_ns, ttl_s, expires_ns, len(td))
-                )
-        except (sqlite3.Error, ValueError) as error:
-            raise FailedPrecondition(
-                f"registrations cannot be read: {error}: move their file away to begin anew"
-            ) from error
-        return found
 
     def write(self, change: Change) -> None:
         """Keep a change. Raises sqlite3.Error if it cannot be written, such as to a full disk."""
@@ -112,3 +96,8 @@ class RegistrationFile:
         if self._database is not None:
             self._database.close()
             self._database = None
+
+
+def _read(database: sqlite3.Connection) -> Iterator[RegisteredThing]:
+    for id, td, created_ns, modified_ns, ttl_s, expires_ns in database.execute(f"SELECT {_COLUMNS} FROM registration"):
+        yield RegisteredThing(id, msgspec.json.decode(td), created_ns, modified_ns, ttl_s, expires_ns, len(td))

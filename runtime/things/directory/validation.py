@@ -22,8 +22,8 @@ FAULT_CHARACTERS_MAX: Final = 512
 DEPTH_MAX: Final = 64
 #: Longest id, characters: it is part of each path.
 ID_CHARACTERS_MAX: Final = 512
-#: Longest time to live, seconds: ten years.
-TTL_MAX: Final = 10 * 366 * 86_400
+#: Longest time to live, seconds: a hundred years. Times in ns have 64 bits, which end in 2262.
+TTL_MAX: Final = 100 * 366 * 86_400
 
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[!-~]+")
 _SCHEMES: Final = ("nosec", "auto", "combo", "basic", "digest", "apikey", "bearer", "psk", "oauth2")
@@ -248,8 +248,11 @@ def _registration(said: Any, now_ns: int) -> Iterator[Fault]:
         yield Fault("registration.ttl", f"expected seconds, more than 0 and at most {TTL_MAX:,}")
     elif "ttl" not in said and "expires" in said and isinstance(said["expires"], str):
         try:
-            if unix_ns_of(said["expires"]) <= now_ns:
+            left_ns = unix_ns_of(said["expires"]) - now_ns
+            if left_ns <= 0:
                 yield Fault("registration.expires", "this time has passed")
+            elif left_ns > TTL_MAX * 1_000_000_000:
+                yield Fault("registration.expires", f"expected a time within {TTL_MAX:,} seconds")
         except (ValueError, OverflowError):
             return  # it is told above
 

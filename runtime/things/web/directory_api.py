@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sqlite3
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -29,7 +30,6 @@ from ..directory.registered_things import (
     Change,
     DirectoryFull,
     RegisteredThing,
-    RegisteredThings,
     enriched,
 )
 from ..directory.registration_file import RegistrationFile
@@ -82,16 +82,16 @@ class DirectoryApi:
         *,
         unix_ns: Callable[[], int],
         base_of: Callable[[web.Request], str],
-        describe: Callable[[web.Request, CatalogueEntry], Description],
+        describe: Callable[[web.Request, CatalogueEntry, str], Description],
         is_secured: bool,
         visible: Visible = everything,
     ) -> None:
         """`unix_ns`: the clock. `base_of`: the gateway's address, as the client knows it. `describe`: makes the description of
-        a thing of this system. `epoch` names the gateway's process in ids of events. Raises `FailedPrecondition`.
+        a thing of this system with a queue for long polling. `epoch` names the gateway's process in ids of events and queues.
         """
         self._mirror, self._file, self._unix_ns = mirror, file, unix_ns
         self._base_of, self._describe_own, self._is_secured, self._visible = base_of, describe, is_secured, visible
-        self._registrations = RegisteredThings(file.read())
+        self._registrations = file.things
         self._events = DirectoryEvents(epoch, self._description)
         self._own: dict[str, OwnThing] = {}
         #: The listing that `_own` was made of. What the first one has is not announced.
@@ -148,7 +148,11 @@ class DirectoryApi:
         """Take note of what has come, gone and expired since the last look. Returns the time, Unix ns."""
         now_ns = self._unix_ns()
         for change in self._registrations.expired(now_ns):
-            self._apply(change)
+            try:
+                self._file.write(change)
+            except sqlite3.Error as error:  # the disk is full: it is expired when it is read again, too
+                log.warning("%s has expired, and stays in the file: %s", change.before and change.before.id, error)
+            self._make(change)
         things = self._mirror.catalogue.things
         if things is not self._seen:
             self._compare(things.values(), now_ns)
@@ -181,15 +185,22 @@ class DirectoryApi:
             self._file.write(change)
         except sqlite3.Error as error:
             raise web.HTTPInsufficientStorage(text=f"the registration cannot be kept: {error}") from None
+        self._make(change)
+
+    def _make(self, change: Change) -> None:
         self._registrations.apply(change)
         self._events.add(change.before, change.after)
 
-    def _description(self, request: web.Request, record: Record) -> Description | None:
-        """What the user of a request sees of a thing; None: nothing."""
+    def _new_queue(self) -> str:
+        return f"{self._epoch}.{os.urandom(8).hex()}"
+
+    def _description(self, request: web.Request, record: Record, queue: str = "") -> Description | None:
+        """What the user of a request sees of a thing; None: nothing. `queue`: that of long polling; "": a new one."""
         if isinstance(record, RegisteredThing):
             whole = record.description()
         else:
-            whole = enriched(self._describe_own(request, record.entry), record.created_ns, record.modified_ns)
+            own = self._describe_own(request, record.entry, queue or self._new_queue())
+            whole = enriched(own, record.created_ns, record.modified_ns)
         return self._visible(request["principal"], whole)
 
     def _record(self, id: str) -> Record | None:
@@ -265,7 +276,7 @@ class DirectoryApi:
         if wants_page(request.headers.get(hdrs.ACCEPT, "")):
             page = page_of(found, f"{self._base_of(request)}{path_of(id)}")
             return web.Response(body=page, content_type="text/html", charset="utf-8", headers=_NO_STORE | PAGE_HEADERS)
-        found["registration"] = found["registration"] | {"retrieved": text_of(now_ns)}
+        found["registration"] = found.get("registration", {}) | {"retrieved": text_of(now_ns)}
         return web.Response(body=_encode(found), content_type=TD, headers=_NO_STORE | {hdrs.VARY: hdrs.ACCEPT})
 
     async def describe_directory(self, request: web.Request) -> web.Response:
@@ -296,14 +307,19 @@ class DirectoryApi:
     async def search_jsonpath(self, request: web.Request) -> web.Response:
         if self._searches >= SEARCHES_MAX:
             raise web.HTTPServiceUnavailable(text="too many searches: try again later", headers={hdrs.RETRY_AFTER: "1"})
+        # A client that goes away cannot stop a thread, so its search keeps its turn until it has ended.
+        searching = asyncio.create_task(self._found_by(request, request.query.get("query", "")))
+        searching.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        return web.Response(body=await asyncio.shield(searching), content_type=JSON, headers=_NO_STORE)
+
+    async def _found_by(self, request: web.Request, query: str) -> bytes:
         self._searches += 1
         try:
             async with self._searching:
                 descriptions = await self._descriptions(request, await self._records())
-                found = await asyncio.to_thread(found_by, request.query.get("query", ""), descriptions)
+                return await asyncio.to_thread(found_by, query, descriptions)
         finally:
             self._searches -= 1
-        return web.Response(body=found, content_type=JSON, headers=_NO_STORE)
 
     async def search_unsupported(self, request: web.Request) -> web.Response:
         raise web.HTTPNotImplemented(text="this directory searches by /search/jsonpath and /search alone")

@@ -7,6 +7,7 @@ each subscriber is told what he sees, at the time at which he is told.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -48,8 +49,10 @@ class RecordedChange(msgspec.Struct, frozen=True, omit_defaults=True):
 class DirectoryEvents:
     """The subscribers of the directory."""
 
-    def __init__(self, epoch: str, description: Callable[[web.Request, Record], Description | None]) -> None:
-        """`description`: what the user of a request sees of a record; None: nothing. `epoch`: of this gateway's process."""
+    def __init__(self, epoch: str, description: Callable[[web.Request, Record, str], Description | None]) -> None:
+        """`description`: what the user of a request sees of a record, with a queue for long polling; None: nothing. `epoch`
+        names this gateway's process.
+        """
         self._epoch, self._description = epoch, description
         self._history = History()
         self._subscribers = 0
@@ -137,9 +140,10 @@ class DirectoryEvents:
             self._decoded = number, msgspec.json.decode(data, type=RecordedChange)
         change = self._decoded[1]
         before, after = change.own_before or change.registered_before, change.own_after or change.registered_after
+        queue = f"{self._epoch}.{os.urandom(8).hex()}"  # the same in both, so that it is no change
         told = event_of(
-            None if before is None else self._description(request, before),
-            None if after is None else self._description(request, after),
+            None if before is None else self._description(request, before, queue),
+            None if after is None else self._description(request, after, queue),
             is_diff=is_diff,
         )
         if told is None or kind not in (None, told[0]):

@@ -157,8 +157,7 @@ class Server:
     def _base_of(self, request: web.Request) -> str:
         return self._base or f"{request.scheme}://{request.host}/"
 
-    def _description(self, request: web.Request, entry: CatalogueEntry) -> dict[str, Any]:
-        queue = f"{self._epoch}.{os.urandom(8).hex()}"
+    def _description(self, request: web.Request, entry: CatalogueEntry, queue: str) -> dict[str, Any]:
         return description_of(
             entry.id, entry.model, self._base_of(request), queue,
             is_secured=not self._authentication.is_anonymous, place=entry.place,

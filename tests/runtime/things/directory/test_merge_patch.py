@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -38,6 +39,14 @@ def test_the_patch_between_two_documents_turns_one_into_the_other(
     patch = patch_between(before, after)
     assert repr_of(merge_patch(before, patch)) == repr_of(after)
     assert bool(patch) == (repr_of(before) != repr_of(after))
+
+
+@pytest.mark.parametrize("before", [1, [1], {"b": [{"c": 1}]}])
+def test_true_is_not_1(before: Any) -> None:
+    """As Python has it."""
+    after = json.loads(json.dumps(before).replace("1", "true"))
+    assert patch_between({"a": before}, {"a": after}) == {"a": after}
+    assert patch_between({"a": after}, {"a": after}) == {}
 
 
 def repr_of(document: Any) -> Any:

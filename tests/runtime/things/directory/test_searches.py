@@ -152,6 +152,14 @@ def test_the_work_of_a_query_is_bounded(query: str) -> None:
         assert found_by(query, THINGS) == b"[]"
 
 
+def test_the_size_of_what_is_compared_is_work() -> None:
+    """Two large values that are equal are compared to their end, for each thing."""
+    same = [{"id": "x", "data": {"list": [list(range(100)) for _ in range(100)]}} for _ in range(10)]
+    with pytest.raises(InvalidArgument, match="looks at too many values"):
+        found_by("$[?@ == $[0]].id", same, steps_max=50_000)
+    assert json.loads(found_by("$[?@.id == $[0].id].id", same, steps_max=500)) == ["x"] * 10
+
+
 def test_the_results_of_a_query_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A query may name each thing many times."""
     monkeypatch.setattr(jsonpath_search, "RESULTS_MAX", 20)

@@ -135,6 +135,7 @@ def test_valid_descriptions_are_taken(td: dict[str, Any]) -> None:
         (lamp(registration={"ttl": 1e12}), "registration.ttl"),
         (lamp(registration={"expires": "soon"}), "registration.expires"),
         (lamp(registration={"expires": "2001-01-01T00:00:00Z"}), "registration.expires"),
+        (lamp(registration={"expires": "9999-01-01T00:00:00Z"}), "registration.expires"),
     ],
 )
 def test_each_fault_names_its_member(td: Any, field: str) -> None:
