@@ -35,6 +35,12 @@ def directory(breaks: str, file: str, text: str, replacement: str) -> Mutation:
     return Mutation("things", f"{THINGS}/directory/{file}", text, replacement, breaks, tests)
 
 
+def directory_web(breaks: str, file: str, text: str, replacement: str) -> Mutation:
+    """One way to tell a user of the directory what he must not know, or what has not happened."""
+    tests = (f"{TESTS}/web/test_directory_api.py", f"{TESTS}/web/test_findable.py")
+    return Mutation("things", f"{WEB}/{file}", text, replacement, breaks, tests)
+
+
 MUTATIONS = (
     directory(
         "a null of a patch is a value", "merge_patch.py", "            result.pop(name, None)\n", "            pass\n"

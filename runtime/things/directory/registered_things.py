@@ -21,6 +21,7 @@ BYTES_MAX: Final = 32 << 20
 #: The context of `registration` and of the directory's own terms.
 DISCOVERY_CONTEXT: Final = "https://www.w3.org/2022/wot/discovery"
 _S: Final = 1_000_000_000
+_NEVER_NS: Final = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,8 @@ class RegisteredThings:
         """`kept`: those of an earlier process."""
         self.by_id = {each.id: each for each in kept}
         self._bytes = sum(each.size for each in self.by_id.values())
+        #: Nothing expires before this time, so that most looks at all of them are spared.
+        self._next_ns = self._first_expiry_ns()
 
     def planned(self, id: str, document: Mapping[str, Any], now_ns: int) -> Change:
         """The change that registers a valid description, or replaces an earlier one. Nothing is changed yet.
@@ -102,6 +105,9 @@ class RegisteredThings:
 
     def expired(self, now_ns: int) -> list[Change]:
         """The changes that remove what has expired. Nothing is changed yet."""
+        if now_ns < self._next_ns:
+            return []
+        self._next_ns = self._first_expiry_ns()
         return [Change(each, None) for each in self.by_id.values() if each.is_expired(now_ns)]
 
     def apply(self, change: Change) -> None:
@@ -111,6 +117,11 @@ class RegisteredThings:
         if change.after is not None:
             self.by_id[change.after.id] = change.after
             self._bytes += change.after.size
+            if change.after.expires_ns is not None:
+                self._next_ns = min(self._next_ns, change.after.expires_ns)
+
+    def _first_expiry_ns(self) -> int:
+        return min((each.expires_ns for each in self.by_id.values() if each.expires_ns is not None), default=_NEVER_NS)
 
 
 def enriched(td: Mapping[str, Any], created_ns: int, modified_ns: int, **times: Any) -> Description:
