@@ -42,6 +42,28 @@ def directory_web(breaks: str, file: str, text: str, replacement: str) -> Mutati
 
 
 MUTATIONS = (
+    directory_web(
+        "each user sees all", "directory_api.py", 'return self._visible(request["principal"], whole)', "return whole"
+    ),
+    directory_web(
+        "what is hidden is replaced",
+        "directory_api.py",
+        "        if before is None and id in self._registrations.by_id:\n",
+        "        if False:\n",
+    ),
+    directory_web(
+        "a registration shadows a thing of the system",
+        "directory_api.py",
+        "self._own.get(id) or self._registrations.by_id.get(id)",
+        "self._registrations.by_id.get(id) or self._own.get(id)",
+    ),
+    directory_web(
+        "the ids of queues are changes",
+        "directory_events.py",
+        "self._description(request, after, queue)",
+        'self._description(request, after, "")',
+    ),
+    directory_web("a page runs what a description has", "thing_page.py", '.replace("<", "\\u003c")', ""),
     directory(
         "a null of a patch is a value", "merge_patch.py", "            result.pop(name, None)\n", "            pass\n"
     ),
