@@ -63,7 +63,7 @@ MUTATIONS = (
         "self._description(request, after, queue)",
         'self._description(request, after, "")',
     ),
-    directory_web("a page runs what a description has", "thing_page.py", '.replace("<", "\\u003c")', ""),
+    directory_web("a page runs what a description has", "thing_page.py", '.replace("<", "\\\\u003c")', ""),
     directory(
         "a null of a patch is a value", "merge_patch.py", "            result.pop(name, None)\n", "            pass\n"
     ),

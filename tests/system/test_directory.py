@@ -78,7 +78,7 @@ def test_a_description_is_registered_changed_and_deleted(web: Web) -> None:
     assert found.body == lamp(
         **{"@context": ["https://www.w3.org/2022/wot/td/v1.1", "https://www.w3.org/2022/wot/discovery"]}
     )
-    assert web.ask("PUT", LAMP_7, lamp(title="Dim lamp")).status == 204
+    assert web.ask("PUT", LAMP_7, lamp(title="Dim lamp"), Content_Type="application/td+json").status == 204
     patch = {"title": None, "titles": {"de": "Lampe"}, "registration": {"ttl": 3600}}
     refused = web.ask("PATCH", LAMP_7, patch, Content_Type=MERGE_PATCH)
     assert refused.status == 400 and refused.body["validationErrors"][0]["field"] == "title"
@@ -266,6 +266,29 @@ def test_the_directory_describes_itself(web: Web) -> None:
         assert web.ask(method, f"/{href.replace('{id}', 'urn:dev:room-1')}").status != 404
     for each in td["events"].values():
         next(web.events("/" + each["forms"][0]["href"].partition("{?")[0], 0))
+
+
+def test_errors_are_in_utf_8(web: Web) -> None:
+    """Also those of validation."""
+    with closing(web.open("PUT", LAMP_7, lamp(security="glühen"))) as response:
+        assert "'glühen' is not in" in json.loads(response.read().decode("utf-8"))["validationErrors"][0]["description"]
+    with closing(web.open("GET", f"/things/{quote('urn:dev:ü')}")) as response:
+        assert "no thing 'urn:dev:ü'" in json.loads(response.read().decode("utf-8"))["detail"]
+
+
+def test_heads_have_the_headers_of_the_answers(web: Web) -> None:
+    """And no body."""
+    for path in ("/things", "/things/urn:dev:room-1", "/.well-known/wot", "/search", "/search/jsonpath?query=$[*].id"):
+        head, answer = web.ask("HEAD", path), web.ask("GET", path)
+        assert (head.status, head.body) == (200, None)
+        for name in ("Content-Type", "Content-Length", "Cache-Control", "Link"):
+            assert head.headers[name] == answer.headers[name]
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "application/ld+json; charset=utf-8"])
+def test_a_description_may_come_as_plain_json(web: Web, content_type: str) -> None:
+    """Clients that know no type of their own for descriptions."""
+    assert web.ask("PUT", LAMP_7, lamp(), Content_Type=content_type).status == 201
 
 
 def test_a_browser_gets_a_page(web: Web) -> None:
