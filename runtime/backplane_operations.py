@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
 import msgpack
+import msgspec
 
 from appbackplane.transport import addressing
 from appbackplane.transport.errors import InvalidArgument, NotFound
@@ -26,7 +27,7 @@ from .execution.workers.current import current
 from .objects.app_object import AppObject
 from .objects.component import Component
 from .objects.module_state import ModuleState
-from .objects.operation import operation
+from .objects.operation import MANAGE, operation
 from .objects.spawn_endpoint import construct
 from .process_config import LiveSettings
 from .scheduling.quotas import UNLIMITED
@@ -57,9 +58,12 @@ class BackplanePort(Protocol):
 class BackplaneOperations(Component):
     """The operations of the backplane itself (seed 002: "backplane is itself an application")."""
 
+    __access__ = {name: (MANAGE, name) for name in ("things", "objects", "add_object", "remove_object")}
+
     def __init__(self, backplane: BackplanePort, engine: Engine, applying: Applying, monitors: Monitors) -> None:
         self._lead, self._registry, self._scheduler = engine.lead, engine.registry, engine.scheduler
         self._limits, self._callers, self._publishing = engine.limits, engine.callers, engine.publishing
+        self._access, self._permissions = engine.access, engine.permissions
         self._backplane = backplane
         self.component_name = f"{addressing.BACKPLANE}.{engine.backplane}"
         self._module_state = ModuleState.PRIMARY
@@ -174,18 +178,22 @@ class BackplaneOperations(Component):
 
     @operation(priority=_PRIORITY)
     def things(self) -> dict[str, Any]:
-        """The things of this backplane with their Thing Models, for gateways."""
+        """The things of this backplane with their Thing Models, and the place of their permissions."""
+        permissions = None if self._permissions is None else msgspec.to_builtins(self._permissions)
         if "appbackplane.runtime.things.thing" not in sys.modules:  # so there is none, and nothing is imported for that
-            return {"process": "", "things": [], "models": {}, "setters": {}}
+            return {"process": "", "things": [], "models": {}, "setters": {}, "permissions": permissions}
         from .things.listing import listing_of
 
         with self._lead:
-            return listing_of(list(self._registry.components.values()))
+            return listing_of(list(self._registry.components.values())) | {"permissions": permissions}
 
     @operation(priority=_PRIORITY)
     def subscribe(self, topic: str) -> None:
         """Subscribe the calling client to `topic` (`a.b` exactly, `a.*` for all below)."""
         check_pattern(topic)
+        action = current.action
+        if self._access is not None and action is not None:
+            self._access.check_topic(topic, action.source, action.principal)
         with self._lead:
             self._publishing.subscribe(self._peer(), topic)
 

@@ -53,6 +53,14 @@ class TracePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     sample: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
 
 
+class PermissionPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The permissions of things (permissions/): their file, the audit log, and the principals that may do everything."""
+
+    file: str
+    audit: str
+    operators: tuple[str, ...] = ()
+
+
 class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything `runtime/process.py` needs to assemble one backplane."""
 
@@ -119,6 +127,8 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     replay: ReplayPolicy = ReplayPolicy()
     #: By pattern of a source (execution/intake/sources.py): the priority of its requests, or "refuse".
     sources: dict[str, int | Literal["refuse"]] = {}
+    #: None: every caller may use all things.
+    permissions: PermissionPolicy | None = None
     #: None: actions are not recorded.
     record: RecordPolicy | None = None
     #: Topics whose messages are recorded where they are published.

@@ -99,6 +99,8 @@ class AppObject(Schedulable):
 
     #: Compiled operations by method name; filled when the class is made.
     __operations__: ClassVar[dict[str, OperationSpec]] = {}
+    #: By operation: the kind of access that its callers need, and the affordance (permissions/). Without an entry: none.
+    __access__: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -27,6 +27,9 @@ PRIORITY_DEFAULT = 4
 #: Component states in which an operation that names none is registered.
 SERVING_STATES = ("primary", "secondary")
 _STATES = frozenset(("initializing", "primary", "secondary"))
+#: Kind of access (`AppObject.__access__`) that no permission gives: to list, add and remove things. For operators, and for
+#: code of the system.
+MANAGE = "manage"
 #: The attribute of a function that holds its `Mark`.
 MARK = "__appbackplane__"
 

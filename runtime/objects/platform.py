@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from ..process_config import PermissionPolicy
     from .action import Action, ParkableAction
     from .app_object import AppObject
     from .component import Component
@@ -37,6 +38,7 @@ class Platform(Protocol):
     """Requests of a system built on top of the scheduler."""
 
     run_dir: str
+    permissions: PermissionPolicy | None
     directory_hearers: list[Callable[[], None]]
 
     def later(

@@ -63,6 +63,8 @@ class Route:
         self.has_digest = self.mark.digest is not None
         self.is_counted = endpoint is None or endpoint.is_counted
         self.objects: list[AppObject] = []
+        #: The access that its callers need, as (kind, affordance); empty: anybody may call it.
+        self.access: tuple[tuple[str, str], ...] = ()
         #: Where its requests are sorted into queues of their own; None: they are not.
         self.actors: ActorTable | None = None
         #: Where the search for the least busy object begins next.
@@ -83,6 +85,9 @@ class Route:
                         "declare the same, or give one of them another name"
                     )
         self.specs[cls] = spec
+        access = cls.__access__.get(spec.name)
+        if access is not None and access not in self.access:
+            self.access = (*self.access, access)
         self.priority = min(self.priority, spec.priority)
 
     @property

@@ -43,7 +43,7 @@ from ..objects.app_object import AppObject
 from ..objects.component import Component
 from ..objects.module_state import ModuleState
 from ..objects.operation import DeclarationError
-from ..process_config import ProcessConfig
+from ..process_config import PermissionPolicy, ProcessConfig
 from .memory_link import MemoryLink
 from .stand_in import StandIn
 from .virtual_client import CLIENT, VirtualCall, VirtualClient
@@ -145,6 +145,7 @@ class VirtualBackplane:
         topics: tuple[str, ...] = (),
         idempotent: tuple[str, ...] = (),
         sources: Mapping[str, int | Literal["refuse"]] = MappingProxyType({}),
+        permissions: PermissionPolicy | None = None,
     ) -> None:
         """`role`: the state that its components are moved to; None leaves them in `start`.
 
@@ -159,7 +160,7 @@ class VirtualBackplane:
             system="test", backplane=name, run_dir="/nowhere", components=(), priorities=priorities, quotas=quotas,
             order=order, balance=balance, tick_ns=round(tick * 1e9), cpu_limit=cpu_limit,
             slow_action_ns=round(slow_action * 1e9), preempt=False, sources=dict(sources),
-            fair_by=fair_by, weights=dict(weights), aim_ns=None if aim is None else round(aim * 1e9),
+            permissions=permissions, fair_by=fair_by, weights=dict(weights), aim_ns=None if aim is None else round(aim * 1e9),
             shares=shares, max_starvation_ns=round(max_starvation * 1e9),
             max_latency_ns=None if max_latency is None else round(max_latency * 1e9),
         )  # fmt: skip

@@ -5,10 +5,8 @@ A model lists the interactions with a thing. Addresses and security are not part
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import quote
 
 from ..objects.operation import DeclarationError
 from .affordances import Affordances
@@ -29,7 +27,6 @@ PREFIXES: Final = {
     "ssn": "http://www.w3.org/ns/ssn/",
     "brick": "https://brickschema.org/schema/Brick#",
 }
-_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[!-~]+")
 
 
 def model_of(
@@ -81,13 +78,6 @@ def model_of(
     return model | {
         kind: group for kind, group in (("properties", properties), ("actions", actions), ("events", events)) if group
     }
-
-
-def id_of(component: str, key: str | None) -> str:
-    """The URI of a thing: its key, if that is one, such as `urn:uuid:…`; else a URN of its component and key."""
-    if key is not None and _URI.fullmatch(key):
-        return key
-    return f"urn:appbackplane:{quote(component, safe='')}" + ("" if key is None else f":{quote(key, safe='')}")
 
 
 def _given(**fields: Any) -> dict[str, Any]:

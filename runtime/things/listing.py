@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..objects.component import Component
-from .description import id_of
+from ..permissions.thing_ids import id_of
 from .thing import PROCESS, Thing
 
 log = logging.getLogger(__name__)

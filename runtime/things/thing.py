@@ -12,15 +12,14 @@ from typing import Any, ClassVar, Final, Self
 import msgspec
 
 from ..objects.app_object import AppObject
-from ..objects.operation import MARK, DeclarationError, Mark, operation
+from ..objects.operation import MANAGE, MARK, DeclarationError, Mark, operation
 from ..objects.operation_spec import converted
 from ..objects.spawned import number_of
+from ..permissions.thing_ids import NOTIFICATIONS, id_of
 from .affordances import Affordances, affordances_of, share_type
 from .declaring import AFFORDANCE, AffordanceMark, Event
-from .description import Description, id_of, model_of
+from .description import Description, model_of
 
-#: Topic of new values of observable properties, and of events: `{thing, process, kind, name, data}`.
-NOTIFICATIONS: Final = "things.notifications"
 #: Random id of this process in notifications. A gateway discards values whose process has been replaced.
 PROCESS: Final = os.urandom(8).hex()
 #: Methods of `Thing` that no subclass may replace, and settings that no affordance may have the name of.
@@ -68,6 +67,7 @@ class Thing(AppObject):
             setattr(cls, attribute, _notifying(function))
         super().__init_subclass__(**options)
         cls.__affordances__ = affordances_of(cls)
+        cls.__access__ = _access(cls)
         cls.__model__ = model_of(
             cls.__qualname__,
             cls.__affordances__,
@@ -129,6 +129,16 @@ class Thing(AppObject):
         if self._component is not None and number_of(self) is None:
             id = id_of(self._component.component_name, self.key)
             self.publish(NOTIFICATIONS, thing=id, process=PROCESS, kind=kind, name=name, data=data, is_known=is_known)
+
+
+def _access(cls: type[Thing]) -> dict[str, tuple[str, str]]:
+    """The access that each operation needs: that of its affordance. Other operations count as actions."""
+    access = {spec.name: ("invoke", spec.name) for spec in cls.__operations__.values()}
+    for each in cls.__affordances__.properties.values():
+        access[each.name] = ("read", each.name)
+        if each.setter is not None:
+            access[each.setter] = ("write", each.name)
+    return access | {"describe": ("", ""), "notify_all": (MANAGE, "")}
 
 
 def _texts(cls: type[Thing]) -> Sequence[str]:

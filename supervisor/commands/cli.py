@@ -22,7 +22,7 @@ from . import streams
 #: In the order in which a person needs them.
 VERBS = (
     *("up", "down", "list", "status", "top", "logs", "move", "restart", "reload", "scale"),
-    *("why", "requests", "call", "publish", "listen", "routes", "peers"),
+    *("why", "requests", "call", "publish", "listen", "routes", "things", "peers"),
     *("report", "replay", "pipeline"),
     *("check", "doctor", "new", "keys"),
 )

@@ -25,7 +25,7 @@ def arguments(words: Iterable[str]) -> dict[str, Any]:
             raise click.UsageError(f"{word!r}: arguments are given as key=value")
         if key in found:
             raise click.UsageError(f"{key!r} is given twice")
-        found[key] = _value(value)
+        found[key] = value_of(value)
     return found
 
 
@@ -52,7 +52,8 @@ def _shown(line: bytes) -> str:
     return repr(text) if len(text) <= 40 else f"{text[:40]!r}..."
 
 
-def _value(text: str) -> Any:
+def value_of(text: str) -> Any:
+    """The value that a word means: JSON if it is valid JSON, all else text. Raises `UsageError` for one nested too deep."""
     try:
         return json.loads(text, parse_constant=_refuse)
     except ValueError:

@@ -17,12 +17,21 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from appbackplane.runtime.objects.adaptive import AIM_MAX_MS, AIM_MIN_MS
+from appbackplane.runtime.process_config import PermissionPolicy
 from appbackplane.runtime.scheduling.time_shares import STARVATION_DEFAULT_NS, check_shares
 from appbackplane.transport.addressing import SUPERVISOR, backplane_socket, default_run_dir, supervisor_socket
 from appbackplane.transport.discovery import NO_ROOT, is_root, tables_of
 from appbackplane.transport.errors import CallerError
 
-from . import cluster_settings, log_settings, node_settings, record_settings, replica_names, trace_settings
+from . import (
+    cluster_settings,
+    log_settings,
+    node_settings,
+    permission_settings,
+    record_settings,
+    replica_names,
+    trace_settings,
+)
 from .cluster_settings import ClusterSettings
 from .log_settings import LogSettings, Size
 from .metrics_address import problem_of
@@ -40,7 +49,7 @@ FAIR_BY = re.compile(r"source|principal|arguments\.[A-Za-z_]\w*")
 #: import those; a test keeps the values equal.
 BACKPLANES_MAX, SOCKET_PATH_BYTES_MAX = 256, 107
 #: Tables at the top level of the file.
-TABLES = ("system", "backplane", "record", "topic", "trace", "node", "peers", "cluster")
+TABLES = ("system", "backplane", "record", "topic", "trace", "node", "peers", "cluster", "permissions")
 _SECOND_NS = 1_000_000_000
 #: A generation this high has restarted once a second for eleven days; its socket path must still fit.
 GENERATION_MAX = 999_999
@@ -200,6 +209,8 @@ class Config(msgspec.Struct, frozen=True):
     topics: dict[str, TopicSettings] = {}
     #: None: no spans are exported.
     trace: TraceSettings | None = None
+    #: None: every caller may use all things.
+    permissions: PermissionPolicy | None = None
     #: None: this system knows no other nodes.
     node: NodeSettings | None = None
     #: Address of each seed node, to the name of its key.
@@ -296,6 +307,7 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
         _check_affinity(reader, at, backplane.get("affinity", ()), cpus)
     record, topics = record_settings.read(reader, table)
     trace = trace_settings.read(reader, table)
+    permissions = permission_settings.read(reader, table, path.parent)
     if reader.problems:
         raise ConfigError(str(path), reader.problems)
     return Config(
@@ -308,6 +320,7 @@ def parse(text: str, path: Path, cpus: Collection[int] | None = None) -> Config:
         record=record,
         topics=topics,
         trace=trace,
+        permissions=permissions,
         node=node,
         peers=peers,
         cluster=cluster,

@@ -173,5 +173,6 @@ def process_config(config: Config, backplane: str) -> ProcessConfig:
         record=None if config.record is None or not config.record.actions else record_settings.policy(config.record),
         recorded_topics={name: record_settings.policy(topic) for name, topic in config.topics.items() if topic.record},
         trace=trace_settings.policy(config.trace),
+        permissions=config.permissions,
         debug=config.debug,
     )

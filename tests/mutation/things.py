@@ -20,7 +20,7 @@ def web(breaks: str, file: str, text: str, replacement: str) -> Mutation:
     """One way to answer with an old value, or to a stranger."""
     return Mutation(
         "things",
-        f"{WEB}/{file}",
+        f"{THINGS}/{file}" if file == "catalogue.py" else f"{WEB}/{file}",
         text,
         replacement,
         breaks,
@@ -39,6 +39,12 @@ def directory_web(breaks: str, file: str, text: str, replacement: str) -> Mutati
     """One way to tell a user of the directory what he must not know, or what has not happened."""
     tests = (f"{TESTS}/web/test_directory_api.py", f"{TESTS}/web/test_findable.py")
     return Mutation("things", f"{WEB}/{file}", text, replacement, breaks, tests)
+
+
+def system(breaks: str, file: str, text: str, replacement: str) -> Mutation:
+    """One way to tell something wrong of a backplane, or to let anybody restart it."""
+    tests = (f"{TESTS}/system/test_properties.py", f"{TESTS}/system/test_system_things.py")
+    return Mutation("things", f"{THINGS}/system/{file}", text, replacement, breaks, tests)
 
 
 MUTATIONS = (
@@ -138,12 +144,6 @@ MUTATIONS = (
     thing(
         "data of any type is an event's", "thing.py", "            converted(event.kind, body)\n", "            pass\n"
     ),
-    thing(
-        "a key that is no URI is an id",
-        "description.py",
-        "if key is not None and _URI.fullmatch(key):",
-        "if key is not None:",
-    ),
     thing("a type that contains itself is written out for ever", "schemas.py", "if name in within:", "if False:"),
     thing(
         "an integer fits two alternatives",
@@ -206,7 +206,7 @@ MUTATIONS = (
     web(
         "a history that is closed keeps its waiters",
         "history.py",
-        "        self.is_closed = True\n        self._wake()",
+        "        self.is_closed = True\n        self.wake()",
         "        self.is_closed = True",
     ),
     web(
@@ -248,4 +248,34 @@ MUTATIONS = (
         "        elif not scheme:",
     ),
     web("other hosts are listened to", "gateway.py", "    if not is_loopback:", "    if False:"),
+    system("an ordered restart is a death", "properties.py", "    if count > 0:", "    if now.reason:"),
+    system("a death is told for ever", "properties.py", "- (0 if before is None else before.deaths)", "- 0"),
+    system(
+        "a new process has the share of the old one",
+        "properties.py",
+        "is_same = entry.pid is not None and entry.pid == known.pid",
+        "is_same = True",
+    ),
+    system("a share that wavers is published", "properties.py", "abs(share - known.cpu) < CPU_STEP", "False"),
+    system("two answers of one heartbeat are compared", "properties.py", " if between_s > 0.1 else None", ""),
+    system(
+        "the time between answers is that between heartbeats",
+        "properties.py",
+        "passed_s + ages[0] - ages[1]",
+        "passed_s",
+    ),
+    system("a process that starts has started", "properties.py", "if now.is_registered and not", "if not"),
+    system("the youngest call counts", "status.py", "return max(ages +", "return min(ages +"),
+    system("anybody may restart", "system_things.py", "        if not self._may_act:\n", "        if False:\n"),
+    system(
+        "the things wait for their own end",
+        "system_things.py",
+        "        if backplane == self._host.backplane or",
+        "        if",
+    ),
+    system("the first look tells of starts", "system_things.py", "() if before is None else news_of", "news_of"),
+    system("statistics are asked for each second", "system_things.py", '"statistics": is_busy', '"statistics": True'),
+    system("nothing new is given all the same", "system_things.py", "self._given[name] and not news:", "None:"),
+    system("a rolling restart is that of one", "system_things.py", "[group if rolling else backplane]", "[backplane]"),
+    system("an error is an answer", "supervisor_client.py", "        if self.error is not None:", "        if False:"),
 )

@@ -51,6 +51,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "publish": ("publish", "news"),
     "listen": ("listen", "beats.*", "--count", "1"),
     "routes": ("routes",),
+    "things": ("things", "list"),
     "peers": ("peers",),
     "report": ("report",),
     "replay": ("replay", "index", "threads=2"),
@@ -76,6 +77,7 @@ ASKS = (
         "publish",
         "listen",
         "routes",
+        "things",
         "peers",
     ),
 )

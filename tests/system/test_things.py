@@ -345,3 +345,10 @@ def test_a_gateway_that_is_killed_serves_again(house: System, web: Web) -> None:
     wait_until(lambda: again.ask("GET", BRIGHTNESS).status == 200, "the gateway does not serve")
     stream = again.events(OVERHEATED, 1, Last_Event_ID=last)
     assert [next(stream)[0], *stream] == ["open", ("lost", "", None)]
+
+
+def test_a_system_without_permissions_has_nothing_to_share(web: Web) -> None:
+    """Each path of the API says so."""
+    for method, path in (("GET", "/permissions"), ("POST", "/permissions"), ("DELETE", "/permissions/1")):
+        answer = web.ask(method, path)
+        assert answer.status == 404 and "this system has no permissions" in answer.body["detail"]

@@ -1,8 +1,8 @@
 """Intake: admission: turns received requests into queued actions, or into refusals with a reason (laws 7 and 9).
 
-In this order: look up the route, check the component's state, find the object (by key, or the least busy one), check the
-arguments, detect a cycle of calls, ask the throttle; then post the action. All of it runs in the thread that received the
-message. Where finding the object is slow, a digester does it as an action of its own.
+In this order: look up the route, check the component's state and the caller's permissions, find the object (by key, or the
+least busy one), check the arguments, detect a cycle of calls, ask the throttle; then post the action. All of it runs in the
+thread that received the message. Where finding the object is slow, a digester does it as an action of its own.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ from .idempotency_cache import IdempotencyCache, KeyedAction, digest_of
 from .overload_control import OverloadControl
 from .remote_routes import RemoteRoutes
 from .shutdown_gate import ShutdownGate
-from .sources import Sources, share_of
+from .sources import AccessPort, Sources, share_of
 from .user_actions import action_of
 
 log = logging.getLogger("appbackplane.runtime")
@@ -80,6 +80,7 @@ class Intake:
         overload: OverloadControl, digesters: Digesters, replays: IdempotencyCache, rings: RingDetector,
         completion: Completion, inheritance: Inheritance, routing: Routing, remote: RemoteRoutes, sources: Sources,
         grants: Grants | None, fair_keys: FairKeys | None, awaiting: AwaitingCalls, forwarding: Forwarding,
+        access: AccessPort | None,
     ) -> None:  # fmt: skip
         self._registry = registry
         self._scheduler = scheduler
@@ -99,6 +100,7 @@ class Intake:
         self._sources = sources
         self._grants = grants
         self._fair_keys = fair_keys
+        self._access = access
         self._awaiting = awaiting
         self._forwarding = forwarding
         self._digesting = Digesting(
@@ -165,6 +167,11 @@ class Intake:
             if deadline_ns <= now_ns:
                 self._statistics.of(name).expired_count += 1
                 raise DeadlineExceeded(f"{name}: the deadline passed {(now_ns - deadline_ns) / 1e6:.1f} ms ago")
+        most_urgent = 0
+        is_checked = self._access is not None and len(route.access) > 0
+        if is_checked and (key is not None or not route.has_digest):
+            most_urgent = self._check_access(route, key, self._named(route, key), source, principal)
+            priority = max(priority, most_urgent)
         if envelope.awaits:
             if self._awaits(route, peer, envelope, priority, source, principal, deadline_ns, now_ns):
                 return
@@ -204,7 +211,10 @@ class Intake:
                 buffer, body = _streamed(spec, envelope.streamed, body, name)
             arguments = spec.binding.bind(body, name)
             if envelope.priority is None:
-                priority = spec.priority
+                priority = max(spec.priority, most_urgent)
+            if is_checked and key is None and object.key is not None:  # the runtime chose the thing, not the caller
+                most_urgent = self._check_access(route, object.key, object, source, principal)
+                priority = max(priority, most_urgent)
             if route.actors is not None and key is None:
                 object = self._registry.queue_of(route.actors.choose(name, arguments, priority))
             window = envelope.window
@@ -391,6 +401,21 @@ class Intake:
                 f"{name}: calls of {source} are refused here (`sources` of the backplane's configuration)"
             )
         return rule
+
+    def _check_access(
+        self, route: Route, key: str | None, object: AppObject | None, source: str, principal: str | None
+    ) -> int:
+        """Raise `PermissionDenied` unless the caller may use the thing. Returns the most urgent priority that it may have."""
+        assert self._access is not None
+        component = route.component.component_name
+        priority = self._access.check(component, key, object, route.access, source, principal)
+        return 0 if priority is None else min(priority, self._scheduler.priorities - 1)
+
+    def _named(self, route: Route, key: str | None) -> AppObject | None:
+        """The object that a call means; None: there is none, or several."""
+        if key is not None:
+            return self._registry.by_key(route.component.component_name, key)
+        return route.objects[0] if len(route.objects) == 1 else None
 
     def _target(
         self, route: Route, key: str | None, chain: Sequence[Sequence[str]] | None

@@ -13,10 +13,12 @@ tells the pid behind a connection. What a client says of its source is not looke
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from typing import Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 from ...objects.action import LOCAL
+from ...process_config import ProcessConfig
 from ..outgoing.routing import Routing
+from ..workers.clock import Clock
 
 #: What the configuration gives a source: a priority, or "refuse".
 SourceRule = int | Literal["refuse"]
@@ -29,6 +31,25 @@ def share_of(peer: bytes, source: str) -> bytes:
     other hosts, which all come over one link, the key.
     """
     return source.encode() if source.startswith("node:") else peer
+
+
+class AccessPort(Protocol):
+    """Refuses callers without a permission (permissions/access_control.py)."""
+
+    def check(
+        self, component: str, key: str | None, object: Any, access: Sequence[tuple[str, str]], source: str,
+        principal: str | None,
+    ) -> int | None: ...  # fmt: skip
+    def check_topic(self, topic: str, source: str, principal: str | None) -> None: ...
+
+
+def access_of(config: ProcessConfig, clock: Clock) -> AccessPort | None:
+    """The access control of a backplane; None: every caller may use all things."""
+    if config.permissions is None:
+        return None
+    from ...permissions.access_control import access_control_of  # only where there are permissions
+
+    return access_control_of(config.permissions, lambda: (clock.now_ns() + clock.unix_offset_ns()) / 1e9)
 
 
 class Sources:

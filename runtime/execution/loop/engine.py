@@ -52,7 +52,7 @@ from ..intake.intake import Intake
 from ..intake.overload_control import OverloadControl
 from ..intake.remote_routes import RemoteRoutes
 from ..intake.shutdown_gate import ShutdownGate
-from ..intake.sources import Sources
+from ..intake.sources import Sources, access_of
 from ..intake.withdrawal import Withdrawal
 from ..outgoing.forwarding import Forwarding
 from ..outgoing.outgoing_calls import OutgoingCalls
@@ -148,6 +148,8 @@ class Engine:
             slot=slot, os_priority=os_priority,
         )  # fmt: skip
         self.sources = sources = Sources(backplane, routing, config.sources)
+        self.permissions = config.permissions
+        self.access = access = access_of(config, clock)
         self.grants = grants = Grants(sender, config.threads) if config.balance == "pull" else None
         self.shutdown_gate = shutdown_gate = ShutdownGate(
             backplane, registry=registry, accepted=accepted, sender=sender, poll_leader=poll_leader
@@ -190,7 +192,7 @@ class Engine:
             clock=clock, registry=registry, scheduler=scheduler, statistics=statistics, reports=reports, sender=sender,
             accepted=accepted, shutdown_gate=shutdown_gate, admission=admission, overload=overload, digesters=digesters,
             replays=replays, rings=rings, completion=completion, inheritance=inheritance, routing=routing, remote=remote,
-            sources=sources, grants=grants, fair_keys=fair_keys, awaiting=awaiting, forwarding=forwarding,
+            sources=sources, grants=grants, fair_keys=fair_keys, awaiting=awaiting, forwarding=forwarding, access=access,
         )  # fmt: skip
         self.outgoing = outgoing = OutgoingCalls(
             calls=calls, routing=routing, scheduler=scheduler, sender=sender, intake=intake, inheritance=inheritance,

@@ -48,6 +48,8 @@ class EnginePlatform:
         self.stand_in: Callable[[Any, float], bool] | None = None
         #: Functions to call under the lead for each new directory. Remove one only under the lead.
         self.directory_hearers = engine.directory_hearers
+        #: The permissions of things; None: every caller may use all.
+        self.permissions = engine.permissions
         #: The system's run directory.
         self.run_dir = run_dir
 

@@ -65,7 +65,10 @@ class Search:
                 return False
         # A property that this description hides must not be found out by its value.
         properties = description.get("properties", {})
-        return all(each.name in properties and each.holds(value_of(each.name)) for each in self.conditions)
+        return all(
+            each.name in properties and not properties[each.name].get("writeOnly") and each.holds(value_of(each.name))
+            for each in self.conditions
+        )
 
 
 def search_of(text: str, type: str, place: str, where: Sequence[str]) -> Search:

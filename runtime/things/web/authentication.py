@@ -1,12 +1,14 @@
-"""Authentication: the user of a request, by its bearer token."""
+"""Authentication: the user of a request, by its bearer token: that of a user, or of a guest link."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from aiohttp import hdrs, web
+
+from ...permissions.permission_file import GuestLink
 
 #: Hosts that are this one.
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
@@ -15,10 +17,19 @@ _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 class Authentication:
     """The users of a gateway."""
 
-    def __init__(self, tokens: Mapping[str, str], *, anonymous: bool) -> None:
-        """`tokens`: users by the SHA-256 of their tokens, in hexadecimal digits. `anonymous`: whether others are served."""
+    def __init__(
+        self,
+        tokens: Mapping[str, str],
+        *,
+        anonymous: bool,
+        link_of: Callable[[str], GuestLink | None] = lambda digest: None,
+    ) -> None:
+        """`tokens`: users by the SHA-256 of their tokens, in hexadecimal digits. `anonymous`: whether others are served.
+        `link_of`: the guest link whose token has such a digest.
+        """
         self._tokens = tokens
         self.is_anonymous = anonymous
+        self._link_of = link_of
 
     def principal_of(self, request: web.Request) -> str:
         """The user. Raises HTTPUnauthorized or HTTPForbidden."""
@@ -28,6 +39,9 @@ class Authentication:
             user = self._tokens.get(digest)
             if user is not None:
                 return user
+            link = self._link_of(digest)
+            if link is not None:
+                return link.principal
         elif not scheme and self.is_anonymous:
             expect_local(request)
             return "anonymous"

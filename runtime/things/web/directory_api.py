@@ -19,8 +19,9 @@ from urllib.parse import urlencode
 import msgspec
 from aiohttp import hdrs, web
 
-from appbackplane.transport.errors import BackplaneError, InvalidArgument, NotFound
+from appbackplane.transport.errors import BackplaneError, InvalidArgument, NotFound, PermissionDenied
 
+from ..catalogue import CatalogueEntry
 from ..description import Description
 from ..directory.attribute_search import search_of
 from ..directory.jsonpath_search import found_by
@@ -35,11 +36,10 @@ from ..directory.registered_things import (
 from ..directory.registration_file import RegistrationFile
 from ..directory.rfc3339 import text_of
 from ..directory.validation import DEPTH_MAX, Fault, faults_of, is_too_deep
-from .catalogue import CatalogueEntry
 from .directory_description import JSON_LD, MERGE_PATCH, PROBLEM, TD, WELL_KNOWN, directory_description
 from .directory_events import DirectoryEvents, OwnThing, Record
 from .forms import JSON, path_of
-from .mirror import Mirror
+from .mirror import Mirror, pause
 from .parsing import NOTHING, json_of, natural_of
 from .problems import problem
 from .thing_page import PAGE_HEADERS, page_of, wants_page
@@ -82,15 +82,18 @@ class DirectoryApi:
         *,
         unix_ns: Callable[[], int],
         base_of: Callable[[web.Request], str],
-        describe: Callable[[web.Request, CatalogueEntry, str], Description],
+        describe: Callable[[web.Request, CatalogueEntry, str], Description | None],
         is_secured: bool,
         visible: Visible = everything,
+        may_register: Callable[[str], bool] = lambda principal: True,
     ) -> None:
         """`unix_ns`: the clock. `base_of`: the gateway's address, as the client knows it. `describe`: makes the description of
-        a thing of this system with a queue for long polling. `epoch` names the gateway's process in ids of events and queues.
+        a thing of this system with a queue for long polling, or None if the user must not learn of it. `epoch` names the
+        gateway's process in ids of events and queues. `may_register`: whether a user may change the directory.
         """
         self._mirror, self._file, self._unix_ns = mirror, file, unix_ns
         self._base_of, self._describe_own, self._is_secured, self._visible = base_of, describe, is_secured, visible
+        self._may_register = may_register
         self._registrations = file.things
         self._events = DirectoryEvents(epoch, self._description)
         self._own: dict[str, OwnThing] = {}
@@ -134,9 +137,7 @@ class DirectoryApi:
                 self._look()
             except Exception:  # the edge: a failure here would end all announcements
                 log.exception("what has come and gone is not announced")
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S):
-                    await stopping.wait()
+            await pause(stopping, LOOK_S)
 
     def close(self) -> None:
         """End all subscriptions."""
@@ -200,6 +201,8 @@ class DirectoryApi:
             whole = record.description()
         else:
             own = self._describe_own(request, record.entry, queue or self._new_queue())
+            if own is None:
+                return None
             whole = enriched(own, record.created_ns, record.modified_ns)
         return self._visible(request["principal"], whole)
 
@@ -267,7 +270,7 @@ class DirectoryApi:
     async def retrieve(self, request: web.Request) -> web.Response:
         id = request.match_info["id"]
         if id not in self._registrations.by_id or id in self._mirror.catalogue.things:
-            await self._mirror.thing(id)  # it is listed again if it is unknown, or has moved
+            await self._mirror.thing(id, request["principal"])  # it is listed again if it is unknown, or has moved
         now_ns = self._look()
         record = self._record(id)
         found = None if record is None else self._description(request, record)
@@ -327,7 +330,7 @@ class DirectoryApi:
     # -- registering --------------------------------------------------------------------------------------------------
 
     async def create(self, request: web.Request) -> web.Response:
-        document = await _document_of(request, _TD_TYPES)
+        document = await self._document_of(request, _TD_TYPES)
         if "id" in document:
             return _invalid([Fault("id", "a description with an id is registered by PUT /things/ID")])
         id = f"urn:uuid:{uuid.uuid4()}"
@@ -335,7 +338,7 @@ class DirectoryApi:
 
     async def put(self, request: web.Request) -> web.Response:
         id = request.match_info["id"]
-        document = await _document_of(request, _TD_TYPES)
+        document = await self._document_of(request, _TD_TYPES)
         if document.get("id") != id:
             return _invalid([Fault("id", f"expected {id!r}, as in the path; without an id: POST /things")])
         before = await self._before(request)
@@ -344,7 +347,7 @@ class DirectoryApi:
         return self._register(id, document) or web.Response(status=201 if before is None else 204)
 
     async def patch(self, request: web.Request) -> web.Response:
-        patch = await _document_of(request, (MERGE_PATCH,))
+        patch = await self._document_of(request, (MERGE_PATCH,))
         before = await self._before(request)
         if before is None:
             raise unknown(request.match_info["id"])
@@ -356,11 +359,21 @@ class DirectoryApi:
         return self._register(before.id, document) or web.Response(status=204)
 
     async def delete(self, request: web.Request) -> web.Response:
+        self._expect_registrar(request)
         before = await self._before(request)
         if before is None:
             raise unknown(request.match_info["id"])
         self._apply(Change(before, None))
         return web.Response(status=204)
+
+    def _expect_registrar(self, request: web.Request) -> None:
+        """Before anything is looked up, so that the answer tells nothing of what is there."""
+        if not self._may_register(request["principal"]):
+            raise PermissionDenied("only operators may register, change and delete descriptions")
+
+    async def _document_of(self, request: web.Request, types: Sequence[str]) -> Description:
+        self._expect_registrar(request)
+        return await _document_of(request, types)
 
     async def _before(self, request: web.Request) -> RegisteredThing | None:
         """The registration in the path, if the user sees it. Raises HTTPMethodNotAllowed for a thing of this system."""

@@ -16,10 +16,10 @@ from aiohttp import hdrs, web
 
 from appbackplane.transport.errors import InvalidArgument, NotFound
 
+from ..catalogue import CatalogueEntry
 from ..description import Description
 from ..directory.changes import KINDS, event_of
 from ..directory.registered_things import RegisteredThing
-from .catalogue import CatalogueEntry
 from .history import History, event_id, number_of
 from .streams import COMMENT_S, WRITE_BYTES_MAX, lost_event, send
 

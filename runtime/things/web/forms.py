@@ -6,7 +6,7 @@ message with the first, and sends no credentials with the second.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -19,17 +19,29 @@ SECURITY: Final[dict[bool, dict[str, Any]]] = {
 }
 
 
+def _all(kind: str, name: str) -> bool:
+    return True
+
+
 def path_of(id: str) -> str:
     """The path of a thing, relative to the base."""
     return f"things/{quote(id, safe='')}"
 
 
 def description_of(
-    id: str, model: Mapping[str, Any], base: str, subscriber: str, *, is_secured: bool, place: str = ""
+    id: str,
+    model: Mapping[str, Any],
+    base: str,
+    subscriber: str,
+    *,
+    is_secured: bool,
+    place: str = "",
+    permits: Callable[[str, str], bool] = _all,
 ) -> Description:
     """The Thing Description. `base`: the gateway's own address, with a slash at its end. `subscriber`: the id of the
     long-polling queue in this description; each retrieval gets a new one, so that clients do not take each other's messages.
     `is_secured`: tokens are asked for. `place`: where the thing is, if it is known.
+    `permits(kind, name)`: whether the reader may use an affordance in this way; others are left out.
     """
     said, types = model["@context"], [each for each in model["@type"] if each != "tm:ThingModel"]
     prefixes = said[1:] if isinstance(said, list) else []
@@ -48,14 +60,17 @@ def description_of(
         "securityDefinitions": security,
         "security": list(security),
     }
-    properties = {
-        name: said | {"forms": _property_forms(f"{path}/properties/{quote(name, safe='')}", said, subscriber)}
-        for name, said in model.get("properties", {}).items()
-    }
+    properties = {}
+    for name, said in model.get("properties", {}).items():
+        kinds = [kind for kind in ("read", "write", "observe") if _has(said, kind) and permits(kind, name)]
+        if kinds:
+            forms = _property_forms(f"{path}/properties/{quote(name, safe='')}", kinds, subscriber)
+            properties[name] = _limited(said, kinds) | {"forms": forms}
     actions = {
         name: said
         | {"forms": [{"href": f"{path}/actions/{quote(name, safe='')}", "op": ["invokeaction"], "contentType": JSON}]}
         for name, said in model.get("actions", {}).items()
+        if permits("invoke", name)
     }
     events = {
         name: said
@@ -65,8 +80,9 @@ def description_of(
             )
         }
         for name, said in model.get("events", {}).items()
+        if permits("observe", name)
     }
-    if properties:
+    if any("readproperty" in form["op"] for said in properties.values() for form in said["forms"]):
         whole["forms"] = [{"href": f"{path}/properties", "op": ["readallproperties"], "contentType": JSON}]
     for kind, group in (("properties", properties), ("actions", actions), ("events", events)):
         if group:
@@ -74,10 +90,29 @@ def description_of(
     return whole
 
 
-def _property_forms(href: str, said: Mapping[str, Any], subscriber: str) -> list[dict[str, Any]]:
-    operations = ["readproperty"] if said.get("readOnly") else ["readproperty", "writeproperty"]
-    forms = [{"href": href, "op": operations, "contentType": JSON}]
-    if said.get("observable"):
+def _has(said: Mapping[str, Any], kind: str) -> bool:
+    """Whether a property can be used in this way at all."""
+    if kind == "write":
+        return not said.get("readOnly")
+    return kind == "read" or bool(said.get("observable"))
+
+
+def _limited(said: Mapping[str, Any], kinds: Collection[str]) -> dict[str, Any]:
+    """A property with the kinds of access that are left."""
+    limited = {key: value for key, value in said.items() if key not in ("readOnly", "observable")}
+    if "write" not in kinds:
+        limited["readOnly"] = True
+    elif kinds == ["write"]:
+        limited["writeOnly"] = True
+    if "observe" in kinds:
+        limited["observable"] = True
+    return limited
+
+
+def _property_forms(href: str, kinds: Collection[str], subscriber: str) -> list[dict[str, Any]]:
+    operations = [f"{kind}property" for kind in kinds if kind != "observe"]
+    forms = [{"href": href, "op": operations, "contentType": JSON}] if operations else []
+    if "observe" in kinds:
         forms += _streams(href, ["observeproperty", "unobserveproperty"], subscriber)
     return forms
 

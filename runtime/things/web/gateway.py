@@ -16,6 +16,7 @@ from ...objects.operation import operation
 from ..directory.registration_file import RegistrationFile, registration_path
 
 try:
+    from .access import Access
     from .authentication import Authentication
     from .server import Server, ServerThread
 except ModuleNotFoundError as error:
@@ -70,8 +71,9 @@ class Gateway(Component):
                 error.errno, f"listen = {self._listen!r}: {error.strerror}: give the gateway another port"
             ) from None
         self._socket = listening
+        platform = self._platform
         try:
-            registrations = RegistrationFile(registration_path(self._platform.run_dir, self.component_name))
+            registrations = RegistrationFile(registration_path(platform.run_dir, self.component_name))
         except FailedPrecondition:
             self._stop(STOP_S)
             raise
@@ -79,11 +81,12 @@ class Gateway(Component):
         if self._announce:
             from .announcement import Announcement, instance_of  # zeroconf takes 0.1 s to import, and few need it
 
-            system = Path(self._platform.run_dir).name
-            announcement = Announcement(self._base, instance_of(system, socket.gethostname()))
+            announcement = Announcement(self._base, instance_of(Path(platform.run_dir).name, socket.gethostname()))
+        access = Access(platform.permissions, lambda: platform.unix_ns() / 1e9)
+        authentication = Authentication(self._tokens, anonymous=self._anonymous, link_of=access.link_of)
         server = Server(
-            self._platform.run_dir, Authentication(self._tokens, anonymous=self._anonymous), registrations,
-            self._platform.unix_ns, base=self._base, announcement=announcement,
+            platform.run_dir, authentication, access, registrations, platform.unix_ns, base=self._base,
+            announcement=announcement,
         )  # fmt: skip
         self._thread = ServerThread(server, listening, f"{self.name}.http", CLOSE_S)
         self._thread.start()

@@ -40,12 +40,12 @@ class History:
         self._bytes += len(data or b"")
         while len(entries) > MESSAGES_MAX or (self._bytes > BYTES_MAX and len(entries) > 1):
             self._bytes -= len(entries.popleft().data or b"")
-        self._wake()
+        self.wake()
 
     def close(self) -> None:
         """Nothing more will come: the thing is gone."""
         self.is_closed = True
-        self._wake()
+        self.wake()
 
     def after(self, number: int) -> tuple[HistoryEntry | None, int]:
         """The first message after `number`, and how many before it are lost. (None, 0): there is none yet."""
@@ -68,7 +68,8 @@ class History:
         finally:
             self._waiting.discard(waiter)
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Wake all waiting subscribers."""
         for waiter in self._waiting:
             if not waiter.done():
                 waiter.set_result(None)

@@ -14,11 +14,11 @@ from aiohttp import hdrs, web
 from appbackplane.transport import call_checks
 from appbackplane.transport.errors import InvalidArgument, NotFound
 
-from .catalogue import CatalogueEntry
+from ..catalogue import CatalogueEntry
 from .forms import JSON, path_of
 from .invocations import Invocation, Invocations
-from .mirror import Mirror
-from .parsing import NOTHING, from_json, json_of, known, priority_of, timeout_s_of
+from .mirror import Mirror, asked
+from .parsing import NOTHING, from_json, json_of, priority_of, timeout_s_of
 
 _encode = msgspec.json.encode
 
@@ -36,14 +36,14 @@ class Interactions:
         self._invocations.cancel_all()
 
     async def read(self, request: web.Request) -> web.Response:
-        entry = await self._mirror.thing(request.match_info["id"])
-        return web.Response(
-            body=await self._value(request, entry, known(request, entry, "properties")), content_type=JSON
-        )
+        entry, name = await asked(self._mirror, request, "properties", "read")
+        return web.Response(body=await self._value(request, entry, name), content_type=JSON)
 
     async def read_all(self, request: web.Request) -> web.Response:
-        entry = await self._mirror.thing(request.match_info["id"])
-        names = list(entry.model.get("properties", {}))
+        principal = request["principal"]
+        entry = await self._mirror.thing(request.match_info["id"], principal)
+        access = self._mirror.access
+        names = [name for name in entry.model.get("properties", {}) if access.permits(principal, entry, "read", name)]
         values = await asyncio.gather(*(self._value(request, entry, name) for name in names))
         return web.Response(
             body=_encode({name: msgspec.Raw(value) for name, value in zip(names, values, strict=True)}),
@@ -59,8 +59,7 @@ class Interactions:
         return _encode(await self._call(request, entry, name, {}))
 
     async def write(self, request: web.Request) -> web.Response:
-        entry = await self._mirror.thing(request.match_info["id"])
-        name = known(request, entry, "properties")
+        entry, name = await asked(self._mirror, request, "properties", "write")
         setter = entry.setters.get(name)
         if setter is None:
             raise web.HTTPMethodNotAllowed("PUT", ["GET"], text=f"property {name!r} is read only")
@@ -71,8 +70,7 @@ class Interactions:
         return web.Response(status=204)
 
     async def invoke(self, request: web.Request) -> web.Response:
-        entry = await self._mirror.thing(request.match_info["id"])
-        name = known(request, entry, "actions")
+        entry, name = await asked(self._mirror, request, "actions", "invoke")
         said = entry.model["actions"][name]
         arguments = await json_of(request)
         if arguments is NOTHING:
@@ -133,4 +131,4 @@ class Interactions:
             f"{entry.component}.{operation}", entry.key, priority_of(request), timeout_s, arguments, {}, None, False
         )
         spec.principal = request["principal"]
-        return await self._mirror.client._call(spec)
+        return await self._mirror.client.request(spec)

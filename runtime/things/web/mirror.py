@@ -12,14 +12,16 @@ from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
+from aiohttp import web
 
 from appbackplane.transport.async_client import AsyncClient
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.errors import BackplaneError, NotFound, Unavailable
 
-from ..thing import NOTIFICATIONS
+from ...permissions.thing_ids import NOTIFICATIONS
+from ..catalogue import Catalogue, CatalogueEntry
+from .access import Access
 from .cache import PropertyCache
-from .catalogue import Catalogue, CatalogueEntry
 from .history import History
 
 #: Least seconds between two full listings; requests for an unknown id or for all things cause one.
@@ -34,8 +36,9 @@ log = logging.getLogger(__name__)
 class Mirror:
     """The things of the system by id. Used by one event loop."""
 
-    def __init__(self, client: AsyncClient) -> None:
+    def __init__(self, client: AsyncClient, access: Access) -> None:
         self.client = client
+        self.access = access
         self.catalogue = Catalogue(self._list)
         self._cache = PropertyCache()
         self._histories: dict[tuple[str, str, str], History] = {}
@@ -74,21 +77,32 @@ class Mirror:
             self._listing = task, is_thorough
         await asyncio.shield(self._listing[0])
 
-    async def thing(self, id: str) -> CatalogueEntry:
-        """The thing, in the process in which it lives now. Raises `NotFound`, or `Unavailable` while it starts."""
-        found = self.catalogue.things.get(id)
-        directory = self.client._session.directory  # the newest that has come; None: the system is gone
+    async def thing(self, id: str, principal: str) -> CatalogueEntry:
+        """The thing, in the process in which it lives now. Raises `Unavailable` while it starts, and `NotFound`, in the same
+        time and with the same words, if there is none or `principal` may not know of it.
+        """
+        found = self._visible(id, principal)
+        directory = self.client.known_directory
         if found is not None and directory is not None and self.catalogue.is_current(found, directory):
             return found
         await self.refresh(is_thorough=False)
-        if id not in self.catalogue.things:
+        if self._visible(id, principal) is None:
             await self.refresh(is_thorough=True)
-        found = self.catalogue.things.get(id)
+        found = self._visible(id, principal)
         if found is None:
             raise NotFound(f"no thing {id!r}: GET /things lists all")
         if not self.catalogue.is_current(found, await self.client.directory()):
             raise Unavailable(f"backplane {found.backplane} of this thing is starting again", retry_after=WATCH_S)
         return found
+
+    def things(self, principal: str) -> list[CatalogueEntry]:
+        """The things that `principal` may know of, by id."""
+        permitted = [each for each in self.catalogue.things.values() if self.access.permits(principal, each)]
+        return sorted(permitted, key=lambda each: each.id)
+
+    def _visible(self, id: str, principal: str) -> CatalogueEntry | None:
+        found = self.catalogue.things.get(id)
+        return found if found is not None and self.access.permits(principal, found) else None
 
     async def _relist(self, directory: Directory, *, is_thorough: bool) -> None:
         this = self._listing
@@ -118,7 +132,7 @@ class Mirror:
                 Exception
             ):  # the edge: the answer of a backplane may be of any kind, and the next one is asked all the same
                 log.exception("the things are not listed")
-            await _pause(stopping)
+            await pause(stopping, WATCH_S)
 
     # -- values and messages ------------------------------------------------------------------------------------------
 
@@ -151,7 +165,7 @@ class Mirror:
             except BackplaneError as error:
                 log.warning("notifications of things are not heard: %s", error)
             self._lost(0)
-            await _pause(stopping)
+            await pause(stopping, WATCH_S)
 
     def _lost(self, count: int) -> None:
         """Notifications are lost: values may be old, and subscribers learn it."""
@@ -178,8 +192,18 @@ class Mirror:
             history.add(data)
 
 
-async def _pause(stopping: asyncio.Event) -> None:
-    """Return after `WATCH_S`, or at once if the server stops."""
+async def pause(stopping: asyncio.Event, seconds: float) -> None:
+    """Return after some time, or at once if the server stops."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(WATCH_S):
+        async with asyncio.timeout(seconds):
             await stopping.wait()
+
+
+async def asked(mirror: Mirror, request: web.Request, group: str, kind: str) -> tuple[CatalogueEntry, str]:
+    """The thing and the affordance that a path names, if the user may use it. Raises `NotFound` and `PermissionDenied`."""
+    principal, name = request["principal"], request.match_info["name"]
+    entry = await mirror.thing(request.match_info["id"], principal)
+    refusal = mirror.access.refusal(principal, entry, group, kind, name)
+    if refusal is not None:
+        raise refusal
+    return entry, name

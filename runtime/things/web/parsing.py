@@ -10,9 +10,7 @@ import msgspec
 from aiohttp import hdrs, web
 
 from appbackplane.transport import call_checks
-from appbackplane.transport.errors import InvalidArgument, NotFound
-
-from .catalogue import CatalogueEntry
+from appbackplane.transport.errors import InvalidArgument
 
 #: In the place of a body that is empty.
 NOTHING: Final = object()
@@ -81,11 +79,3 @@ def natural_of(request: web.Request, name: str, default: int) -> int:
     if not (value.isascii() and value.isdecimal() and len(value) < 10):
         raise InvalidArgument(f"{name}={value!r}: expected a number from 0 on")
     return int(value)
-
-
-def known(request: web.Request, entry: CatalogueEntry, kind: str) -> str:
-    """The name in a path. Raises `NotFound` if the thing has no such affordance."""
-    name = request.match_info["name"]
-    if name not in entry.model.get(kind, {}):
-        raise NotFound(f"{entry.id} has no {name!r} in its {kind}")
-    return name

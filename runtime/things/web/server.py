@@ -22,15 +22,18 @@ from aiohttp import hdrs, web
 from appbackplane.transport.async_client import connect_async
 from appbackplane.transport.errors import BackplaneError
 
+from ..catalogue import CatalogueEntry
+from ..description import Description
 from ..directory.registration_file import RegistrationFile
+from .access import Access
 from .authentication import Authentication
-from .catalogue import CatalogueEntry
-from .directory_api import DirectoryApi
+from .directory_api import DirectoryApi, everything
 from .directory_description import PROBLEM
 from .forms import description_of
 from .interactions import Interactions
 from .mirror import Mirror
 from .problems import problem, problem_of
+from .sharing_api import SharingApi
 from .streams import Streams
 
 #: Largest body of a request, bytes: that of a property or of an action's input.
@@ -57,6 +60,7 @@ class Server:
         self,
         system: str,
         authentication: Authentication,
+        access: Access,
         registrations: RegistrationFile,
         unix_ns: Callable[[], int],
         *,
@@ -73,21 +77,27 @@ class Server:
         self._system = system
         self._base = base
         self._authentication = authentication
+        self._access = access
         #: Random prefix of ids of messages, so that ids from before a restart are recognised.
         self._epoch = os.urandom(4).hex()
 
     async def serve(self, listening: socket.socket, stopping: asyncio.Event, limit_s: float) -> None:
         """Serve until `stopping` is set; requests under way then have `limit_s` seconds."""
         async with await connect_async(self._system, timeout=30.0) as client:
-            self._mirror = mirror = Mirror(client)
+            self._mirror = mirror = Mirror(client, self._access)
             self._interactions = Interactions(mirror, self._epoch)
+            self._streams = Streams(mirror, self._epoch)
+            self._sharing = SharingApi(mirror, self._access)
             self._directory = directory = DirectoryApi(
                 mirror, self._registrations, self._epoch, unix_ns=self._unix_ns, base_of=self._base_of,
                 describe=self._description, is_secured=not self._authentication.is_anonymous,
+                visible=self._visible if self._access.is_limited else everything, may_register=self._access.is_operator,
             )  # fmt: skip
             # Malformed requests are the client's concern, and a log line with a traceback for each would be a flood.
             logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
             tasks = [asyncio.create_task(each.run(stopping)) for each in (mirror, directory)]
+            if self._access.is_limited:
+                tasks.append(asyncio.create_task(self._streams.end_revoked(stopping)))
             runner = web.AppRunner(
                 self._application(), access_log=None, handler_cancellation=True, shutdown_timeout=limit_s,
                 auto_decompress=False,
@@ -104,6 +114,7 @@ class Server:
                 for task in tasks:
                     task.cancel()
                 self._interactions.close()
+                self._sharing.close()
                 mirror.close()
                 directory.close()
                 await runner.cleanup()
@@ -123,7 +134,8 @@ class Server:
                 web.get(f"{thing}/properties", interactions.read_all),
                 web.get(f"{thing}/actions/{{name}}/{{number}}", interactions.action_status),
                 web.delete(f"{thing}/actions/{{name}}/{{number}}", interactions.cancel_action),
-                web.get(f"{thing}/{{kind:properties|events}}/{{name}}/stream", Streams(self._mirror, self._epoch).open),
+                web.get(f"{thing}/{{kind:properties|events}}/{{name}}/stream", self._streams.open),
+                *self._sharing.routes(),
             ]
         )
         self._directory.add_routes(application)
@@ -157,10 +169,19 @@ class Server:
     def _base_of(self, request: web.Request) -> str:
         return self._base or f"{request.scheme}://{request.host}/"
 
-    def _description(self, request: web.Request, entry: CatalogueEntry, queue: str) -> dict[str, Any]:
+    def _visible(self, principal: str, description: Description) -> Description | None:
+        """What a user sees of a registered description: all, if any permission names its id or type."""
+        types = description.get("@type", [])
+        types = (types,) if isinstance(types, str) else tuple(types)
+        return description if self._access.permits_id(principal, description["id"], types) else None
+
+    def _description(self, request: web.Request, entry: CatalogueEntry, queue: str) -> Description | None:
+        access, principal = self._access, request["principal"]
+        if not access.permits(principal, entry):
+            return None
         return description_of(
-            entry.id, entry.model, self._base_of(request), queue,
-            is_secured=not self._authentication.is_anonymous, place=entry.place,
+            entry.id, entry.model, self._base_of(request), queue, is_secured=not self._authentication.is_anonymous,
+            place=entry.place, permits=lambda kind, name: access.permits(principal, entry, kind, name),
         )  # fmt: skip
 
 

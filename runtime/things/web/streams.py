@@ -5,22 +5,27 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from aiohttp import hdrs, web
 
 from appbackplane.transport.errors import InvalidArgument, NotFound
 
+from ..catalogue import CatalogueEntry
 from .forms import JSON
 from .history import History, HistoryEntry, event_id, number_of
-from .mirror import Mirror
-from .parsing import known, wait_s_of
+from .mirror import Mirror, asked, pause
+from .parsing import wait_s_of
 
 #: Seconds without a message after which a stream sends a comment, so that a connection that is cut is noticed.
 COMMENT_S: Final = 30.0
 #: Seconds that a write to a subscriber may block before its connection is ended, and bytes of one write, but for one message.
 WRITE_S: Final = 30.0
 WRITE_BYTES_MAX: Final = 64 << 10
+#: Seconds between two looks whether the users of open streams may still observe: half of the second within which a
+#: revocation holds. A look costs 0.3 us a stream.
+REVOKE_S: Final = 0.5
 #: Most places of long-polling subscribers. The least recently used is forgotten, and begins at the newest message.
 SUBSCRIBERS_MAX: Final = 100_000
 #: Most characters of the id of a queue.
@@ -34,6 +39,17 @@ class Polled(NamedTuple):
     lost: int | None
 
 
+@dataclass(slots=True, eq=False)
+class OpenStream:
+    """A connection that gets server-sent events."""
+
+    principal: str
+    entry: CatalogueEntry
+    name: str
+    history: History
+    is_revoked: bool = False
+
+
 class Streams:
     """The subscribers of all properties and events."""
 
@@ -43,18 +59,34 @@ class Streams:
         self._epoch = epoch
         #: By user, queue and path: the number of the last message that was answered.
         self._places: OrderedDict[tuple[str, str, str], int] = OrderedDict()
+        self._open: set[OpenStream] = set()
 
     async def open(self, request: web.Request) -> web.StreamResponse:
-        entry = await self._mirror.thing(request.match_info["id"])
         kind = request.match_info["kind"]
-        name = known(request, entry, kind)
+        entry, name = await asked(self._mirror, request, kind, "observe")
         if kind == "properties" and not entry.model[kind][name].get("observable"):
             raise NotFound(f"property {name!r} is not observable")
         history = self._mirror.history(entry.id, kind, name)
         subscriber = request.query.get("sub")
         if subscriber is not None:
             return await self._poll(request, history, subscriber)
-        return await self._send_events(request, history)
+        subscription = OpenStream(request["principal"], entry, name, history)
+        self._open.add(subscription)
+        try:
+            return await self._send_events(request, subscription)
+        finally:
+            self._open.discard(subscription)
+
+    async def end_revoked(self, stopping: asyncio.Event) -> None:
+        """End the streams whose users may not observe any more, until the task is cancelled."""
+        while True:
+            for each in [*self._open]:
+                if not each.is_revoked and not self._mirror.access.permits(
+                    each.principal, each.entry, "observe", each.name
+                ):
+                    each.is_revoked = True
+                    each.history.wake()
+            await pause(stopping, REVOKE_S)
 
     async def _poll(self, request: web.Request, history: History, queue: str) -> web.Response:
         """Long polling: one message an answer, at most once. A HEAD, or the first poll, opens the queue."""
@@ -100,8 +132,9 @@ class Streams:
                         return Polled(found, lost)
         return None
 
-    async def _send_events(self, request: web.Request, history: History) -> web.StreamResponse:
+    async def _send_events(self, request: web.Request, stream: OpenStream) -> web.StreamResponse:
         """Server-sent events. An event `lost` carries the number of missed messages, or null where nobody knows it."""
+        history = stream.history
         response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream", hdrs.CACHE_CONTROL: "no-store"})
         number, opening = history.last, b": open\n\n"
         last_id = request.headers.get("Last-Event-ID")
@@ -117,7 +150,7 @@ class Streams:
         await send(request, response, opening)
         while True:
             part = bytearray()
-            while len(part) < WRITE_BYTES_MAX:
+            while len(part) < WRITE_BYTES_MAX and not stream.is_revoked:
                 found, lost = history.after(number)
                 if found is None:
                     break
@@ -130,7 +163,7 @@ class Streams:
                 number = found.number
             if part:
                 await send(request, response, bytes(part))
-            elif history.is_closed:
+            elif history.is_closed or stream.is_revoked:
                 return response
             else:
                 try:

@@ -10,10 +10,9 @@ import msgspec
 import pytest
 
 from appbackplane.runtime import Address, Component, DeclarationError, InvalidArgument, every, operation, subscribe
+from appbackplane.runtime.permissions.thing_ids import NOTIFICATIONS, id_of
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.runtime.things import Thing, action, event, prop
-from appbackplane.runtime.things.description import id_of
-from appbackplane.runtime.things.thing import NOTIFICATIONS
 
 Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
 

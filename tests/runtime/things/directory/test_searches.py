@@ -19,9 +19,9 @@ ROOM: dict[str, Any] = {
     "description": "Where the cat sleeps",
     "@type": ["brick:Room", "saref:Sensor"],
     "schema:containedInPlace": "Ground floor, hall",
-    "properties": {"temperature": {}, "mode": {}, "is_open": {}},
+    "properties": {"temperature": {}, "mode": {}, "is_open": {}, "pin": {"writeOnly": True}},
 }
-VALUES = {"temperature": 22.5, "mode": "eco", "is_open": True, "hidden": 5}
+VALUES = {"temperature": 22.5, "mode": "eco", "is_open": True, "hidden": 5, "pin": 5}
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,7 @@ VALUES = {"temperature": 22.5, "mode": "eco", "is_open": True, "hidden": 5}
         ({"where": ["mode!=5"]}, False),
         ({"where": ["pressure<5"]}, False),
         ({"where": ["hidden=5"]}, False),
+        ({"where": ["pin=5"]}, False),
         ({"type": "brick:Room", "place": "hall", "text": "living", "where": ["temperature>21"]}, True),
     ],
 )

@@ -13,9 +13,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from appbackplane.runtime import NotFound
+from appbackplane.runtime.things.catalogue import CatalogueEntry
 from appbackplane.runtime.things.directory.registered_things import Change
 from appbackplane.runtime.things.directory.registration_file import RegistrationFile
-from appbackplane.runtime.things.web.catalogue import CatalogueEntry
 from appbackplane.runtime.things.web.directory_api import DirectoryApi
 from appbackplane.runtime.things.web.forms import description_of
 from appbackplane.runtime.things.web.problems import problem_of
@@ -36,7 +36,7 @@ EVE = {"User": "eve"}
 
 def own(id: str) -> CatalogueEntry:
     """A thing of the system."""
-    return CatalogueEntry(id, "house", id, "things", 1, "p1", MODEL, {})
+    return CatalogueEntry(id, "house", id, "things", 1, "p1", (), MODEL, {})
 
 
 def td(id: str, **members: Any) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class KnownThings:
     async def refresh(self, *, is_thorough: bool) -> None:
         pass
 
-    async def thing(self, id: str) -> CatalogueEntry:
+    async def thing(self, id: str, principal: str) -> CatalogueEntry:
         if id not in self.catalogue.things:
             raise NotFound(f"no thing {id!r}: GET /things lists all")
         return cast(CatalogueEntry, self.catalogue.things[id])
@@ -120,7 +120,7 @@ def served(
             describe=lambda request, entry, queue: description_of(
                 entry.id, entry.model, "http://here/", queue, is_secured=False
             ),
-            is_secured=False, visible=visible,
+            is_secured=False, visible=visible, may_register=lambda principal: principal != "guest",
         )  # fmt: skip
         things.catalogue.things = listed
         application = web.Application(middlewares=[as_user])
@@ -181,6 +181,24 @@ def test_what_a_user_must_not_see_is_in_no_answer() -> None:
     served(test)
 
 
+def test_only_those_register_who_may() -> None:
+    """What is there is not told to others by that: the answer comes before any is looked up."""
+
+    async def test(client: TestClient[Any, Any], things: KnownThings, clock: Clock) -> None:
+        guest = {"User": "guest"}
+        details = set()
+        for method, path in (
+            ("POST", "/things"), ("PUT", "/things/urn:dev:own"), ("PATCH", "/things/urn:dev:none"),
+            ("DELETE", "/things/urn:dev:own"),
+        ):  # fmt: skip
+            answer = await client.request(method, path, json=td("urn:dev:own"), headers=guest)
+            details.add((answer.status, (await answer.json())["detail"]))
+        assert details == {(403, "only operators may register, change and delete descriptions")}
+        assert (await client.get("/things/urn:dev:own", headers=guest)).status == 200
+
+    served(test)
+
+
 def test_a_user_is_told_of_what_he_sees_alone() -> None:
     """A thing that is hidden from now on is deleted for him; one that shows itself is created."""
 
@@ -201,7 +219,9 @@ def test_things_of_the_system_are_announced_with_what_has_changed_alone() -> Non
 
     async def test(client: TestClient[Any, Any], things: KnownThings, clock: Clock) -> None:
         stream = await client.get("/events?diff=true")
-        brighter = CatalogueEntry("urn:dev:own", "house", "x", "things", 2, "p2", MODEL | {"title": "Bright lamp"}, {})
+        brighter = CatalogueEntry(
+            "urn:dev:own", "house", "x", "things", 2, "p2", (), MODEL | {"title": "Bright lamp"}, {}
+        )
         clock.now_ns += S
         things.catalogue.things = {"urn:dev:own": brighter, "urn:dev:new": own("urn:dev:new")}
         await client.get("/things")

@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CatalogueEntry:
-    """One thing. `setters`: the operations that write its properties. `is_replicated`: several backplanes serve this id, so a
-    notification and the next call may come from different replicas.
+    """One thing. `types`: its semantic types. `setters`: the operations that write its properties. `is_replicated`: several
+    backplanes serve this id, so a notification and the next call may come from different replicas.
     """
 
     id: str
@@ -30,6 +30,7 @@ class CatalogueEntry:
     backplane: str
     generation: int
     process: str
+    types: tuple[str, ...]
     model: Mapping[str, Any]
     setters: Mapping[str, str]
     is_replicated: bool = False
@@ -104,8 +105,10 @@ class Catalogue:
                             " another key", id, known.component, component,
                         )  # fmt: skip
                     continue
+                model = said["models"][kind]
+                types = tuple(each for each in model.get("@type", ()) if each != "tm:ThingModel")
                 things[id] = CatalogueEntry(
-                    id, component, key, backplane, generation, said["process"], said["models"][kind],
+                    id, component, key, backplane, generation, said["process"], types, model,
                     said["setters"][kind], is_replicated=is_replica, place=said.get("places", {}).get(id, ""),
                 )  # fmt: skip
         self.things = things

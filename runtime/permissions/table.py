@@ -1,0 +1,140 @@
+"""Permission table: decides whether a principal may use a thing. Default: no.
+
+A permission names a principal or a group, the things by id or by semantic type, and the kinds of access; it may end at a time.
+A decision costs 0.2 us where it was made before, and some microseconds for each permission of the principal otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
+from typing import Annotated, Final, NamedTuple
+
+import msgspec
+
+#: Kinds of access. `read` and `write` are of properties, `invoke` of actions; `observe` is of events and of changes of
+#: properties; `share` allows to hand on what one has. Each may be limited to one affordance: "invoke:flash".
+KINDS: Final = ("read", "write", "invoke", "observe", "share")
+#: Prefix of a permission's `who` that names a group.
+GROUP: Final = "group:"
+#: The principal of clients of this host that say nothing of whom they act for: programs of the user who runs the system.
+LOCAL_USER: Final = "local"
+#: Decisions remembered; beyond it all are forgotten. Each takes about 200 bytes.
+DECISIONS_MAX: Final = 100_000
+#: Most permissions, links and groups of a system: a file of some megabytes, which every backplane reads when it changes.
+PERMISSIONS_MAX: Final = 10_000
+
+_ACCESS: Final = re.compile(rf"({'|'.join(KINDS)})(:[A-Za-z_][A-Za-z0-9._-]*)?")
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+_NEVER: Final = float("-inf")
+_ALWAYS: Final = float("inf")
+
+
+class Permission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One permission.
+
+    who: a principal, or "group:NAME". things: ids, in which `*` stands for any text. types: semantic types, such as
+    "saref:LightSwitch"; a thing of one of them is meant as well. access: kinds, each alone or with the name of one affordance.
+    until: Unix time in seconds; None: until it is revoked. priority: the most urgent that calls by this permission may have.
+    """
+
+    id: _Name
+    who: _Name
+    access: tuple[_Name, ...]
+    things: tuple[_Name, ...] = ()
+    types: tuple[_Name, ...] = ()
+    until: float | None = None
+    priority: Annotated[int, msgspec.Meta(ge=0, le=255)] | None = None
+    by: str = ""
+
+    def problem(self) -> str | None:
+        """What is wrong with it; None: nothing."""
+        for each in self.access:
+            if not _ACCESS.fullmatch(each):
+                return f"access {each!r}: expected one of {', '.join(KINDS)}, alone or as in invoke:NAME"
+        if not self.access:
+            return f"it permits no access: name one of {', '.join(KINDS)}"
+        if not self.things and not self.types:
+            return 'it names no thing: name ids, "*" for all, or types'
+        return None
+
+    def means(self, id: str, types: Collection[str]) -> bool:
+        """Whether it is about this thing."""
+        return any(_pattern(each).fullmatch(id) for each in self.things) or any(each in types for each in self.types)
+
+    def permits(self, kind: str, name: str) -> bool:
+        """Whether it is about this kind of access to this affordance. An empty kind: about any."""
+        return not kind or kind in self.access or f"{kind}:{name}" in self.access
+
+
+@lru_cache(PERMISSIONS_MAX)
+def _pattern(things: str) -> re.Pattern[str]:
+    return re.compile(".*".join(re.escape(part) for part in things.split("*")), re.DOTALL)
+
+
+class AccessDecision(NamedTuple):
+    """`until_s`: the Unix time at which it ends. `priority`: the most urgent that the call may have; None: any."""
+
+    until_s: float
+    priority: int | None
+
+
+_DENIED: Final = AccessDecision(_NEVER, None)
+PERMITTED: Final = AccessDecision(_ALWAYS, None)
+
+
+class PermissionTable:
+    """All permissions of a system, at one time."""
+
+    def __init__(
+        self, permissions: Iterable[Permission] = (), groups: Mapping[str, Collection[str]] | None = None
+    ) -> None:
+        """`groups`: the members of each."""
+        self._by_who: dict[str, list[Permission]] = {}
+        for each in permissions:
+            self._by_who.setdefault(each.who, []).append(each)
+        self._groups: dict[str, list[str]] = {}
+        for group, members in (groups or {}).items():
+            for member in members:
+                self._groups.setdefault(member, []).append(f"{GROUP}{group}")
+        self._known: dict[tuple[str, str, str, str, tuple[str, ...]], AccessDecision] = {}
+
+    def of(self, principal: str) -> list[Permission]:
+        """The permissions of a principal and of the groups that it is in."""
+        found = list(self._by_who.get(principal, ()))
+        for group in self._groups.get(principal, ()):
+            found += self._by_who.get(group, ())
+        return found
+
+    def decide(
+        self, principal: str, id: str, types: tuple[str, ...], kind: str, name: str, now_s: float
+    ) -> AccessDecision:
+        """Whether `principal` may use an affordance: the decision's `until_s` is later than `now_s` then.
+
+        An empty `kind`: whether it may use anything of the thing, and so may know of it.
+        """
+        asked = principal, id, kind, name, types
+        found = self._known.get(asked)
+        if found is None or (found.until_s != _NEVER and found.until_s <= now_s):
+            if len(self._known) >= DECISIONS_MAX:
+                self._known.clear()
+            found = self._known[asked] = self._decide(principal, id, types, kind, name, now_s)
+        return found
+
+    def _decide(
+        self, principal: str, id: str, types: tuple[str, ...], kind: str, name: str, now_s: float
+    ) -> AccessDecision:
+        fitting = [
+            each
+            for each in self.of(principal)
+            if (each.until is None or each.until > now_s) and each.permits(kind, name) and each.means(id, types)
+        ]
+        if not fitting:
+            return _DENIED
+        # The first end is the end of the decision: then it is made again, by the permissions that are left.
+        until_s = min(_ALWAYS if each.until is None else each.until for each in fitting)
+        priorities = [each.priority for each in fitting]
+        return AccessDecision(
+            until_s, None if None in priorities else min(each for each in priorities if each is not None)
+        )

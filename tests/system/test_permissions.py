@@ -1,0 +1,172 @@
+"""Permissions over HTTP: nobody reads, does, sees or learns of what he was not granted; a revocation ends open streams."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from appbackplane.runtime.permissions.permission_file import GuestLink, Permissions, change
+from appbackplane.runtime.permissions.table import Permission
+from tests.waiting import wait_until
+
+from .conftest import System, short_folder, systems_in
+from .test_things import BRIGHTNESS, LAMP, OVERHEATED, TOML, Web
+
+BEN, GUEST = "ben-token", "guest-token"
+HALL = "/things/urn:appbackplane:house:hall%252F2"
+PERMITTING = (
+    TOML.replace("tokens = {", f'tokens = {{ ben = "{hashlib.sha256(BEN.encode()).hexdigest()}",')
+    + '\n[permissions]\noperators = ["local", "ada"]\n'
+)
+
+
+@contextmanager
+def house_permitting() -> Iterator[System]:
+    """The house of test_things.py, in which Ada is an operator, and Ben and guests need permissions."""
+    with short_folder() as folder, systems_in(folder) as begin:
+        (folder / "housed.py").write_text(Path(__file__).with_name("housed.py").read_text())
+        system = begin(PERMITTING)
+        system.wait_up()
+        yield system
+
+
+@pytest.fixture(scope="module")
+def house(_no_ignored_interrupt: None) -> Iterator[System]:
+    """One system for all."""
+    with house_permitting() as system:
+        yield system
+
+
+@pytest.fixture
+def path(house: System) -> Path:
+    """The file of permissions, which is empty, as the gateway knows: else what a test sees might be from the one before."""
+    path = Path(house.folder) / "permissions.json"
+    permit(path)
+    ben = Web(house, BEN)
+    wait_until(lambda: ben.ask("GET", "/things").body == [], "Ben still sees things")
+    return path
+
+
+def permit(path: Path, *permissions: Permission, links: tuple[GuestLink, ...] = ()) -> None:
+    """Let these be all permissions there are."""
+    change(path, lambda _: (Permissions(permissions=permissions, links=links), None))
+
+
+def bens(*access: str, things: tuple[str, ...] = ("urn:dev:lamp-1",), **more: Any) -> Permission:
+    """A permission of Ben's."""
+    return Permission(id="1", who="ben", access=access, things=things, **more)
+
+
+def test_without_a_permission_there_is_nothing(house: System, path: Path) -> None:
+    """Every path of an existing thing answers as that of a missing one, but for its name."""
+    ben = Web(house, BEN)
+    for method, rest in (
+        ("GET", ""), ("GET", "/properties"), ("GET", "/properties/brightness"), ("PUT", "/properties/brightness"),
+        ("POST", "/actions/double"), ("GET", "/events/overheated/stream"), ("GET", "/properties/brightness/stream?sub=1"),
+    ):  # fmt: skip
+        body = 5 if method in ("PUT", "POST") else None
+        there, missing = (ben.ask(method, f"/things/{id}{rest}", body) for id in ("urn:dev:lamp-1", "urn:dev:lamp-9"))
+        assert there.status == missing.status == 404
+        assert json.dumps(there.body).replace("lamp-1", "lamp-9") == json.dumps(missing.body)
+
+
+def test_a_description_has_what_its_reader_may_use(house: System, path: Path) -> None:
+    """And nothing else; an operator has all."""
+    ben, ada = Web(house, BEN), Web(house)
+    permit(path, bens("read:brightness", "observe:overheated", "invoke:double"))
+    wait_until(lambda: ben.ask("GET", LAMP).status == 200, "Ben does not see the lamp")
+    td = ben.ask("GET", LAMP).body
+    assert (set(td["properties"]), set(td["actions"]), set(td["events"])) == (
+        {"brightness"},
+        {"double"},
+        {"overheated"},
+    )
+    brightness = td["properties"]["brightness"]
+    assert brightness["readOnly"] is True and "observable" not in brightness
+    assert [form["op"] for form in brightness["forms"]] == [["readproperty"]]
+    assert [each["id"] for each in ben.ask("GET", "/things").body] == ["urn:dev:lamp-1"]
+    assert len(ada.ask("GET", "/things").body) == 2 and len(ada.ask("GET", LAMP).body["actions"]) > 1
+
+
+def test_each_operation_needs_its_own_access(house: System, path: Path) -> None:
+    """What can be used in another way is forbidden; what cannot be used at all does not exist."""
+    ben = Web(house, BEN)
+    permit(path, bens("read:brightness", "invoke:double"))
+    wait_until(lambda: ben.ask("GET", BRIGHTNESS).status == 200, "Ben does not see the lamp")
+    assert ben.ask("POST", f"{LAMP}/actions/double", {"number": 4}).body == 8
+    assert set(ben.ask("GET", f"{LAMP}/properties").body) == {"brightness"}
+    refused = ben.ask("PUT", BRIGHTNESS, 5)
+    assert refused.status == 403 and refused.body["detail"].startswith("ben may not write brightness of urn:dev:lamp-1")
+    assert ben.ask("GET", f"{BRIGHTNESS}/stream").status == 403
+    for path_ in (f"{LAMP}/properties/user", OVERHEATED):
+        assert ben.ask("GET", path_).status == 404
+    assert ben.ask("POST", f"{LAMP}/actions/burst", {"count": 1}).status == 404
+
+
+def test_a_revoked_link_stops_open_streams_and_its_token(house: System, path: Path) -> None:
+    """The stream of a guest ends; that of another user goes on."""
+    link = GuestLink(id="7", digest=hashlib.sha256(GUEST.encode()).hexdigest())
+    guests = Permission(id="2", who="link:7", access=("observe", "read"), things=("urn:dev:lamp-1",))
+    permit(path, guests, links=(link,))
+    guest, ada = Web(house, GUEST), Web(house)
+    wait_until(lambda: guest.ask("GET", BRIGHTNESS).status == 200, "the guest's token is not known")
+    with closing(guest.open("GET", OVERHEATED)) as stream, closing(ada.open("GET", OVERHEATED)) as adas:
+        assert stream.readline() == b": open\n"
+        permit(path)
+        while stream.readline():
+            pass
+        assert ada.ask("POST", f"{LAMP}/actions/burst", {"count": 1}).status == 204
+        assert adas.readline() == b": open\n" and adas.readline() == b"\n" and adas.readline().startswith(b"id: ")
+    wait_until(lambda: guest.ask("GET", BRIGHTNESS).status == 401, "the guest's token is still known")
+
+
+def test_the_command_line_and_clients_obey_where_they_are_no_operators(house: System, path: Path) -> None:
+    """`local` is an operator here, and so may list; Ben may not act as one by any header."""
+    with house.connect() as client:
+        assert client.call("house.double", key="urn:dev:lamp-1", number=2) == 4
+    ben = Web(house, BEN)
+    for headers in ({"X_Forwarded_User": "ada"}, {"X_Principal": "ada"}, {"Forwarded": "for=ada"}):
+        assert ben.ask("GET", BRIGHTNESS, **headers).status == 404
+
+
+def test_what_was_done_is_in_the_audit_log(house: System, path: Path) -> None:
+    """By whom."""
+    permit(path, bens("invoke:double"))
+    ben = Web(house, BEN)
+    wait_until(lambda: ben.ask("POST", f"{LAMP}/actions/double", {"number": 4}).status == 200, "Ben may not double yet")
+    lines = [msgspec.json.decode(line) for line in Path(f"{path}.audit").read_bytes().splitlines()]
+    assert ("ben", "invoke double", "urn:dev:lamp-1") in [
+        (each["who"], each["did"], each["thing"]) for each in lines if each["permitted"]
+    ]
+
+
+def test_users_hand_on_what_they_have_and_take_it_back(house: System, path: Path) -> None:
+    """Over HTTP; nothing that they lack, and no token but once."""
+    ben, ada = Web(house, BEN), Web(house)
+    permit(path, bens("read:brightness", "share"))
+    wait_until(lambda: ben.ask("GET", LAMP).status == 200, "Ben does not see the lamp")
+    asked = {"who": "link", "things": ["urn:dev:lamp-1"], "access": ["read:brightness"], "seconds": 600}
+    for wrong in ({"access": ["invoke"]}, {"things": ["*"]}, {"things": ["urn:appbackplane:house:hall%2F2"]}):
+        refused = ben.ask("POST", "/permissions", asked | wrong)
+        assert (refused.status, refused.body["type"]) == (403, "urn:appbackplane:permission_denied")
+    for wrong in ({"seconds": -1}, {"access": []}, {"colour": 1}, {"who": 7}):
+        assert ben.ask("POST", "/permissions", asked | wrong).status == 400
+    given = ben.ask("POST", "/permissions", asked)
+    assert given.status == 201 and given.headers["Cache-Control"] == "no-store"
+    guest = Web(house, given.body["token"])
+    wait_until(lambda: guest.ask("GET", BRIGHTNESS).status == 200, "the guest's token is not known")
+    assert guest.ask("GET", "/permissions").body == []
+    assert guest.ask("POST", "/permissions", asked).status == 403
+    assert [each["id"] for each in ben.ask("GET", "/permissions").body] == [given.body["id"]]
+    assert [each["who"] for each in ada.ask("GET", "/permissions").body] == ["ben", given.body["who"]]
+    assert given.body["token"] not in path.read_text() and given.body["token"] not in Path(f"{path}.audit").read_text()
+    assert guest.ask("DELETE", f"/permissions/{given.body['id']}").status == 404
+    assert ben.ask("DELETE", f"/permissions/{given.body['id']}").status == 204
+    wait_until(lambda: guest.ask("GET", BRIGHTNESS).status == 401, "the guest's token is still known")
