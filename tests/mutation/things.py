@@ -6,6 +6,7 @@ from tests.mutation.mutation import Mutation
 
 THINGS = "runtime/things"
 WEB = f"{THINGS}/web"
+MASHUPS = f"{THINGS}/mashups"
 TESTS = "tests/runtime/things"
 
 
@@ -14,6 +15,12 @@ def thing(breaks: str, file: str, text: str, replacement: str) -> Mutation:
     return Mutation(
         "things", f"{THINGS}/{file}", text, replacement, breaks, (f"{TESTS}/test_thing.py", f"{TESTS}/test_schemas.py")
     )
+
+
+def sensors(breaks: str, file: str, text: str, replacement: str) -> Mutation:
+    """One way to reckon a sensor network wrongly, in the example."""
+    tests = ("tests/examples/test_sensor_model.py", "tests/examples/test_sensor_things.py")
+    return Mutation("things", f"examples/sensors/sensornet/{file}", text, replacement, breaks, tests)
 
 
 def web(breaks: str, file: str, text: str, replacement: str) -> Mutation:
@@ -45,6 +52,12 @@ def system(breaks: str, file: str, text: str, replacement: str) -> Mutation:
     """One way to tell something wrong of a backplane, or to let anybody restart it."""
     tests = (f"{TESTS}/system/test_properties.py", f"{TESTS}/system/test_system_things.py")
     return Mutation("things", f"{THINGS}/system/{file}", text, replacement, breaks, tests)
+
+
+def mashup(breaks: str, file: str, text: str, replacement: str) -> Mutation:
+    """One way to run a rule once too often, or never, or in silence."""
+    tests = tuple(f"{TESTS}/mashups/test_{each}.py" for each in ("deciding", "mashup", "toml_rules"))
+    return Mutation("things", f"{MASHUPS}/{file}", text, replacement, breaks, tests)
 
 
 MUTATIONS = (
@@ -278,4 +291,54 @@ MUTATIONS = (
     system("nothing new is given all the same", "system_things.py", "self._given[name] and not news:", "None:"),
     system("a rolling restart is that of one", "system_things.py", "[group if rolling else backplane]", "[backplane]"),
     system("an error is an answer", "supervisor_client.py", "        if self.error is not None:", "        if False:"),
+    sensors("a node that has never woken is awake", "model.py", "self._sequence > 0 and not self.is_dead", "True"),
+    sensors(
+        "an empty battery feeds one more cycle",
+        "model.py",
+        "if self.charge_mas < self.cycle_mas:",
+        "if self.charge_mas < 0:",
+    ),
+    sensors("a dead node wakes again", "model.py", "            if node.is_dead:\n", "            if False:\n"),
+    sensors(
+        "losses depend on other nodes",
+        "model.py",
+        'Random(f"{plan.seed}/{number}")',
+        'Random(f"{plan.seed}/{plan.nodes}")',
+    ),
+    sensors("lost messages arrive", "nodes.py", "            if each.is_lost:\n", "            if False:\n"),
+    sensors("a sleeping node tells no age", "nodes.py", "now_ns - self._last.time_ns)", "0)"),
+    sensors(
+        "a counter that wraps has no rate", "rates.py", "if grown < 0 and self._wraps_at is not None:", "if False:"
+    ),
+    sensors(
+        "parts of a processor count twice", "host.py", '.startswith("package")', '.startswith(("package", "core"))'
+    ),
+    mashup("a key counts for nothing", "deciding.py", "cause.key is not None and self._is_taken(cause)", "False"),
+    mashup("a loop goes on", "deciding.py", "if cause.hops >= HOPS_MAX:", "if False:"),
+    mashup("a run adds no hop", "runner.py", "run.cause.hops + 1", "run.cause.hops"),
+    mashup("a restarted run goes on", "runner.py", "self._mashup._platform.interrupt(run.action)", "pass"),
+    mashup(
+        "a trigger that is held back prolongs nothing",
+        "deciding.py",
+        "(number, cause), now_ns + self.policy.debounce_ns",
+        "(number, cause), self._due_ns or now_ns + self.policy.debounce_ns",
+    ),
+    mashup(
+        "a skipped trigger begins a cooldown",
+        "deciding.py",
+        "        if not isinstance(effects[-1], SkipTrigger):\n",
+        "        if True:\n",
+    ),
+    mashup(
+        "what waits is forgotten", "deciding.py", "        if self._running or not self._queue:", "        if True:"
+    ),
+    mashup("a rule has the rights of its cause", "runner.py", "action.principal = spec.run_as", "pass"),
+    mashup("a client starts rules", "runner.py", 'if source.startswith("client:"):', "if False:"),
+    mashup("the first value is a change", "runner.py", "or seen is _UNKNOWN or seen == data", "or seen == data"),
+    mashup("what is repeated is a change", "runner.py", "or seen is _UNKNOWN or seen == data", "or seen is _UNKNOWN"),
+    mashup(
+        "a run that was interrupted is repeated", "runner.py", "if line.started is not None:", "if line.number == -1:"
+    ),
+    mashup("a torn record stays", "journal.py", "            os.ftruncate(self._file, at)\n", "            pass\n"),
+    mashup("what cannot be compared holds", "toml_rules.py", "            return False\n", "            return True\n"),
 )

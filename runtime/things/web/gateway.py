@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib.util
 import ipaddress
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from appbackplane.transport.errors import FailedPrecondition
@@ -14,6 +15,11 @@ from appbackplane.transport.errors import FailedPrecondition
 from ...objects.component import Component
 from ...objects.operation import operation
 from ..directory.registration_file import RegistrationFile, registration_path
+
+if TYPE_CHECKING:
+    from aiohttp.web import AbstractRouteDef
+
+    from appbackplane.transport.async_client import AsyncClient
 
 try:
     from .access import Access
@@ -61,6 +67,14 @@ class Gateway(Component):
         self._socket: socket.socket | None = None
         self._thread: ServerThread | None = None
 
+    def routes(self, client: AsyncClient) -> Iterable[AbstractRouteDef]:
+        """Override it to serve further paths, whose handlers call operations by `client`.
+
+        Users are authenticated before, and a `BackplaneError` of a handler becomes a problem, as on the paths of things.
+        Handlers decide themselves which users they serve: permissions are about things.
+        """
+        return ()
+
     def on_primary(self) -> None:
         """Listen. Raises OSError if the address is in use, and `FailedPrecondition` if registrations cannot be kept."""
         family = socket.AF_INET6 if ":" in self._host_name else socket.AF_INET
@@ -86,7 +100,7 @@ class Gateway(Component):
         authentication = Authentication(self._tokens, anonymous=self._anonymous, link_of=access.link_of)
         server = Server(
             platform.run_dir, authentication, access, registrations, platform.unix_ns, base=self._base,
-            announcement=announcement,
+            routes=self.routes, announcement=announcement,
         )  # fmt: skip
         self._thread = ServerThread(server, listening, f"{self.name}.http", CLOSE_S)
         self._thread.start()

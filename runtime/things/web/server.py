@@ -12,14 +12,14 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
 import msgspec
 from aiohttp import hdrs, web
 
-from appbackplane.transport.async_client import connect_async
+from appbackplane.transport.async_client import AsyncClient, connect_async
 from appbackplane.transport.errors import BackplaneError
 
 from ..catalogue import CatalogueEntry
@@ -44,6 +44,8 @@ BACKLOG: Final = 4_096
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
 _HINTS: Final = {404: "no such path: GET /things lists the things, and their forms the paths"}
 _encode = msgspec.json.encode
+#: Makes the routes that a subclass of the gateway serves besides those of things.
+RoutesMaker = Callable[[AsyncClient], Iterable[web.AbstractRouteDef]]
 log = logging.getLogger(__name__)
 
 
@@ -65,15 +67,17 @@ class Server:
         unix_ns: Callable[[], int],
         *,
         base: str = "",
+        routes: RoutesMaker = lambda client: (),
         announcement: Announcing | None = None,
     ) -> None:
         """`system`: its run directory. `base`: the address under which clients reach the gateway, with a slash at its end; "":
-        that of their request. `registrations` is closed when the server ends. `unix_ns`: the clock. `announcement` runs beside
-        the server.
+        that of their request. `registrations` is closed when the server ends. `unix_ns`: the clock. `routes`: further ones.
+        `announcement` runs beside the server.
         """
         self._announcement = announcement
         self._registrations = registrations
         self._unix_ns = unix_ns
+        self._routes = routes
         self._system = system
         self._base = base
         self._authentication = authentication
@@ -98,8 +102,10 @@ class Server:
             tasks = [asyncio.create_task(each.run(stopping)) for each in (mirror, directory)]
             if self._access.is_limited:
                 tasks.append(asyncio.create_task(self._streams.end_revoked(stopping)))
+            application = self._application()
+            application.add_routes(self._routes(client))
             runner = web.AppRunner(
-                self._application(), access_log=None, handler_cancellation=True, shutdown_timeout=limit_s,
+                application, access_log=None, handler_cancellation=True, shutdown_timeout=limit_s,
                 auto_decompress=False,
             )  # fmt: skip
             await runner.setup()
