@@ -35,6 +35,19 @@ def web(breaks: str, file: str, text: str, replacement: str) -> Mutation:
     )
 
 
+def directory(breaks: str, file: str, text: str, replacement: str) -> Mutation:
+    """One way to lose, to leak or to misread a description."""
+    names = ("merge_patch", "registered_things", "searches", "validation")
+    tests = tuple(f"{TESTS}/directory/test_{name}.py" for name in names)
+    return Mutation("things", f"{THINGS}/directory/{file}", text, replacement, breaks, tests)
+
+
+def directory_web(breaks: str, file: str, text: str, replacement: str) -> Mutation:
+    """One way to tell a user of the directory what he must not know, or what has not happened."""
+    tests = (f"{TESTS}/web/test_directory_api.py", f"{TESTS}/web/test_findable.py")
+    return Mutation("things", f"{WEB}/{file}", text, replacement, breaks, tests)
+
+
 def system(breaks: str, file: str, text: str, replacement: str) -> Mutation:
     """One way to tell something wrong of a backplane, or to let anybody restart it."""
     tests = (f"{TESTS}/system/test_properties.py", f"{TESTS}/system/test_system_things.py")
@@ -48,6 +61,81 @@ def mashup(breaks: str, file: str, text: str, replacement: str) -> Mutation:
 
 
 MUTATIONS = (
+    directory_web(
+        "each user sees all", "directory_api.py", 'return self._visible(request["principal"], whole)', "return whole"
+    ),
+    directory_web(
+        "what is hidden is replaced",
+        "directory_api.py",
+        "        if before is None and id in self._registrations.by_id:\n",
+        "        if False:\n",
+    ),
+    directory_web(
+        "a registration shadows a thing of the system",
+        "directory_api.py",
+        "self._own.get(id) or self._registrations.by_id.get(id)",
+        "self._registrations.by_id.get(id) or self._own.get(id)",
+    ),
+    directory_web(
+        "the ids of queues are changes",
+        "directory_events.py",
+        "self._description(request, after, queue)",
+        'self._description(request, after, "")',
+    ),
+    directory_web("a page runs what a description has", "thing_page.py", '.replace("<", "\\\\u003c")', ""),
+    directory(
+        "a null of a patch is a value", "merge_patch.py", "            result.pop(name, None)\n", "            pass\n"
+    ),
+    directory(
+        "true counts as 1 in a patch", "merge_patch.py", "isinstance(old, bool) == isinstance(new, bool) and ", ""
+    ),
+    directory(
+        "a member that goes is in no patch",
+        "merge_patch.py",
+        "for name in before if name not in after",
+        "for name in ()",
+    ),
+    directory("a hidden change is an event", "changes.py", "    if not patch:\n", "    if False:\n"),
+    directory(
+        "an absolute time wins over a ttl",
+        "registered_things.py",
+        "        if ttl_s is not None:\n",
+        '        if ttl_s is not None and "expires" not in said:\n',
+    ),
+    directory(
+        "a registration expires too late",
+        "registered_things.py",
+        "self.expires_ns <= now_ns",
+        "self.expires_ns < now_ns",
+    ),
+    directory(
+        "a change makes it new", "registered_things.py", "now_ns if before is None else before.created_ns", "now_ns"
+    ),
+    directory(
+        "bytes of what is gone still count",
+        "registered_things.py",
+        "            self._bytes -= self.by_id.pop(change.before.id).size\n",
+        "            self.by_id.pop(change.before.id)\n",
+    ),
+    directory(
+        "what was deleted comes back",
+        "registration_file.py",
+        "        elif change.before is not None:\n",
+        "        elif False:\n",
+    ),
+    directory("a hidden property is found by its value", "attribute_search.py", "each.name in properties and ", ""),
+    directory("true is greater than 0", "attribute_search.py", " and not isinstance(value, bool)", ""),
+    directory(
+        "regular expressions run",
+        "jsonpath_search.py",
+        "            del self.function_extensions[name]\n",
+        "            pass\n",
+    ),
+    directory("comparisons cost nothing", "jsonpath_search.py", "        if self._steps < 0:\n", "        if False:\n"),
+    directory(
+        "a Thing Model is registered", "validation.py", '    elif "tm:ThingModel" in types:\n', "    elif False:\n"
+    ),
+    directory("a time that has passed is taken", "validation.py", "if left_ns <= 0:\n", "if left_ns < -now_ns:\n"),
     thing(
         "what was there already is told again", "thing.py", "if self._notified.get(each.name) != packed:", "if True:"
     ),

@@ -17,6 +17,7 @@ from appbackplane.runtime.permissions.table import Permission
 from tests.waiting import wait_until
 
 from .conftest import System, short_folder, systems_in
+from .test_directory import lamp
 from .test_things import BRIGHTNESS, LAMP, OVERHEATED, TOML, Web
 
 BEN, GUEST = "ben-token", "guest-token"
@@ -170,3 +171,26 @@ def test_users_hand_on_what_they_have_and_take_it_back(house: System, path: Path
     assert guest.ask("DELETE", f"/permissions/{given.body['id']}").status == 404
     assert ben.ask("DELETE", f"/permissions/{given.body['id']}").status == 204
     wait_until(lambda: guest.ask("GET", BRIGHTNESS).status == 401, "the guest's token is still known")
+
+
+def test_the_directory_tells_what_its_reader_may_know(house: System, path: Path) -> None:
+    """In lists, searches and events; and operators alone register."""
+    ada, ben = Web(house), Web(house, BEN)
+    for name in ("urn:dev:lamp-7", "urn:dev:lamp-8"):
+        assert ada.ask("PUT", f"/things/{name}", lamp(id=name)).status in (201, 204)
+    permit(path, bens("read:brightness", things=("urn:dev:lamp-1", "urn:dev:lamp-7")))
+    wait_until(lambda: ben.ask("GET", LAMP).status == 200, "Ben does not see the lamp")
+    for question in ("/things", "/search", "/search?text=lamp", "/search/jsonpath?query=$[*]"):
+        assert [each["id"] for each in ben.ask("GET", question).body] == ["urn:dev:lamp-1", "urn:dev:lamp-7"]
+    assert ben.ask("GET", "/things?limit=1&format=collection").body["total"] == 2
+    assert ben.ask("GET", "/search/jsonpath?query=$..user").body == []
+    hidden, missing = (ben.ask("GET", f"/things/urn:dev:lamp-{number}") for number in (8, 9))
+    assert (hidden.status, hidden.body["detail"].replace("lamp-8", "lamp-9")) == (404, missing.body["detail"])
+    for method, name in (("PUT", "urn:dev:lamp-7"), ("PUT", "urn:dev:lamp-8"), ("DELETE", "urn:dev:lamp-9")):
+        refused = ben.ask(method, f"/things/{name}", lamp(id=name))
+        assert (refused.status, "only operators may register" in refused.body["detail"]) == (403, True)
+    stream = ben.events("/events", 1)
+    next(stream)
+    assert ada.ask("DELETE", "/things/urn:dev:lamp-8").status == 204
+    assert ada.ask("DELETE", "/things/urn:dev:lamp-7").status == 204
+    assert [(event, data) for event, _, data in stream] == [("thing_deleted", {"id": "urn:dev:lamp-7"})]

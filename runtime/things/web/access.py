@@ -60,6 +60,10 @@ class Access:
         """Whether a user may use an affordance; without a `kind`: any of the thing, and so may know of it."""
         return self._control is None or self._control.permits(principal, entry.id, entry.types, kind, name)
 
+    def permits_id(self, principal: str, id: str, types: tuple[str, ...]) -> bool:
+        """Whether a user may know of a thing that lives elsewhere, by its id and semantic types."""
+        return self._control is None or self._control.permits(principal, id, types, "", "")
+
     def refusal(self, principal: str, entry: CatalogueEntry, group: str, kind: str, name: str) -> BackplaneError | None:
         """The error for a user who may not use an affordance; None: he may.
 

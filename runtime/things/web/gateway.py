@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
 import ipaddress
 import socket
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from appbackplane.transport.errors import FailedPrecondition
 
 from ...objects.component import Component
 from ...objects.operation import operation
+from ..directory.registration_file import RegistrationFile, registration_path
 
 if TYPE_CHECKING:
     from aiohttp.web import AbstractRouteDef
@@ -20,9 +26,11 @@ try:
     from .authentication import Authentication
     from .server import Server, ServerThread
 except ModuleNotFoundError as error:
-    if error.name != "aiohttp":
+    if error.name not in ("aiohttp", "jsonpath"):
         raise
-    raise ModuleNotFoundError("the gateway needs aiohttp: pip install 'appbackplane[web]'", name="aiohttp") from error
+    raise ModuleNotFoundError(
+        f"the gateway needs {error.name}: pip install 'appbackplane[web]'", name=error.name
+    ) from error
 
 #: Seconds that requests under way have when the gateway stops, and that the end of its thread is waited for.
 CLOSE_S, STOP_S = 1.0, 3.0
@@ -32,7 +40,8 @@ class Gateway(Component):
     """Give it a backplane of its own: `[backplane.web] components = ["appbackplane.runtime.things.web:Gateway"]`.
 
     listen: HOST:PORT; port 0: a free one (`gateway.address` tells which). The gateway has no TLS, so the host is a loopback
-    address. base: the address under which clients reach it, such as that of a server with TLS before it.
+    address. base: the address under which clients reach it, such as that of a server with TLS before it. announce: tell the
+    local network of the directory at `base`, by DNS-SD.
     tokens: name of each user to the SHA-256 of their bearer token, in hexadecimal digits. anonymous: serve requests without a
     token, with the principal "anonymous". A request with an unknown token gets 401, and so does one without a token otherwise.
     """
@@ -43,10 +52,14 @@ class Gateway(Component):
         tokens: Mapping[str, str] | None = None,
         anonymous: bool = False,
         base: str = "",
+        announce: bool = False,
     ) -> None:
         if base and not (base.startswith(("http://", "https://")) and base.endswith("/")):
             raise ValueError(f"base = {base!r}: expected an address with a slash at its end: https://things.example/")
         self._base = base
+        self._announce = announce
+        if announce:
+            _expect_announceable(base)
         self._listen = listen
         self._host_name, self._port = _loopback(listen)
         self._tokens = _by_digest(tokens or {})
@@ -63,7 +76,7 @@ class Gateway(Component):
         return ()
 
     def on_primary(self) -> None:
-        """Listen. Raises OSError if the address is in use."""
+        """Listen. Raises OSError if the address is in use, and `FailedPrecondition` if registrations cannot be kept."""
         family = socket.AF_INET6 if ":" in self._host_name else socket.AF_INET
         try:
             listening = socket.create_server((self._host_name, self._port), family=family)
@@ -73,9 +86,22 @@ class Gateway(Component):
             ) from None
         self._socket = listening
         platform = self._platform
+        try:
+            registrations = RegistrationFile(registration_path(platform.run_dir, self.component_name))
+        except FailedPrecondition:
+            self._stop(STOP_S)
+            raise
+        announcement = None
+        if self._announce:
+            from .announcement import Announcement, instance_of  # zeroconf takes 0.1 s to import, and few need it
+
+            announcement = Announcement(self._base, instance_of(Path(platform.run_dir).name, socket.gethostname()))
         access = Access(platform.permissions, lambda: platform.unix_ns() / 1e9)
         authentication = Authentication(self._tokens, anonymous=self._anonymous, link_of=access.link_of)
-        server = Server(platform.run_dir, authentication, access, base=self._base, routes=self.routes)
+        server = Server(
+            platform.run_dir, authentication, access, registrations, platform.unix_ns, base=self._base,
+            routes=self.routes, announcement=announcement,
+        )  # fmt: skip
         self._thread = ServerThread(server, listening, f"{self.name}.http", CLOSE_S)
         self._thread.start()
 
@@ -105,6 +131,13 @@ class Gateway(Component):
             return ""
         host, port = self._socket.getsockname()[:2]
         return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+def _expect_announceable(base: str) -> None:
+    if not urlsplit(base).hostname:
+        raise ValueError('announce = true needs the address that other hosts reach: base = "https://things.example/"')
+    if importlib.util.find_spec("zeroconf") is None:
+        raise ValueError("announce = true needs zeroconf: pip install 'appbackplane[web]'")
 
 
 def _loopback(listen: str) -> tuple[str, int]:

@@ -14,7 +14,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 from aiohttp import hdrs, web
@@ -23,12 +23,15 @@ from appbackplane.transport.async_client import AsyncClient, connect_async
 from appbackplane.transport.errors import BackplaneError
 
 from ..catalogue import CatalogueEntry
+from ..description import Description
+from ..directory.registration_file import RegistrationFile
 from .access import Access
 from .authentication import Authentication
-from .forms import JSON, description_of
+from .directory_api import DirectoryApi, everything
+from .directory_description import PROBLEM
+from .forms import description_of
 from .interactions import Interactions
 from .mirror import Mirror
-from .parsing import natural_of
 from .problems import problem, problem_of
 from .sharing_api import SharingApi
 from .streams import Streams
@@ -37,29 +40,43 @@ from .streams import Streams
 BODY_BYTES_MAX: Final = 1 << 20
 #: Connections that the kernel keeps until they are accepted: with aiohttp's 128, ten thousand took 36 s.
 BACKLOG: Final = 4_096
-#: Things in one answer, unless the client asks for fewer.
-PAGE_MAX: Final = 1_000
 
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
 _HINTS: Final = {404: "no such path: GET /things lists the things, and their forms the paths"}
-_PROBLEM: Final = "application/problem+json"
-_TD: Final = "application/td+json"
 _encode = msgspec.json.encode
 #: Makes the routes that a subclass of the gateway serves besides those of things.
 RoutesMaker = Callable[[AsyncClient], Iterable[web.AbstractRouteDef]]
 log = logging.getLogger(__name__)
 
 
+class Announcing(Protocol):
+    """What makes the server known to others."""
+
+    async def run(self, stopping: asyncio.Event) -> None: ...
+
+
 class Server:
     """The request handlers and their shared state. All run in one event loop."""
 
     def __init__(
-        self, system: str, authentication: Authentication, access: Access, *, base: str = "",
+        self,
+        system: str,
+        authentication: Authentication,
+        access: Access,
+        registrations: RegistrationFile,
+        unix_ns: Callable[[], int],
+        *,
+        base: str = "",
         routes: RoutesMaker = lambda client: (),
-    ) -> None:  # fmt: skip
+        announcement: Announcing | None = None,
+    ) -> None:
         """`system`: its run directory. `base`: the address under which clients reach the gateway, with a slash at its end; "":
-        that of their request. `routes`: further ones.
+        that of their request. `registrations` is closed when the server ends. `unix_ns`: the clock. `routes`: further ones.
+        `announcement` runs beside the server.
         """
+        self._announcement = announcement
+        self._registrations = registrations
+        self._unix_ns = unix_ns
         self._routes = routes
         self._system = system
         self._base = base
@@ -75,9 +92,14 @@ class Server:
             self._interactions = Interactions(mirror, self._epoch)
             self._streams = Streams(mirror, self._epoch)
             self._sharing = SharingApi(mirror, self._access)
+            self._directory = directory = DirectoryApi(
+                mirror, self._registrations, self._epoch, unix_ns=self._unix_ns, base_of=self._base_of,
+                describe=self._description, is_secured=not self._authentication.is_anonymous,
+                visible=self._visible if self._access.is_limited else everything, may_register=self._access.is_operator,
+            )  # fmt: skip
             # Malformed requests are the client's concern, and a log line with a traceback for each would be a flood.
             logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
-            tasks = [asyncio.create_task(mirror.run(stopping))]
+            tasks = [asyncio.create_task(each.run(stopping)) for each in (mirror, directory)]
             if self._access.is_limited:
                 tasks.append(asyncio.create_task(self._streams.end_revoked(stopping)))
             application = self._application()
@@ -91,6 +113,8 @@ class Server:
                 # asyncio accepts as many connections in one go as its backlog says, also where no descriptor is left.
                 await web.SockSite(runner, listening, backlog=128).start()
                 listening.listen(BACKLOG)
+                if self._announcement is not None:
+                    await self._announcement.run(stopping)
                 await stopping.wait()
             finally:
                 for task in tasks:
@@ -98,7 +122,12 @@ class Server:
                 self._interactions.close()
                 self._sharing.close()
                 mirror.close()
+                directory.close()
                 await runner.cleanup()
+
+    def close(self) -> None:
+        """Close what it has been given."""
+        self._registrations.close()
 
     def _application(self) -> web.Application:
         application = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[self._guard])
@@ -108,8 +137,6 @@ class Server:
                 web.get(f"{thing}/properties/{{name}}", interactions.read),
                 web.put(f"{thing}/properties/{{name}}", interactions.write),
                 web.post(f"{thing}/actions/{{name}}", interactions.invoke),
-                web.get("/things", self._list_all),
-                web.get(thing, self._describe),
                 web.get(f"{thing}/properties", interactions.read_all),
                 web.get(f"{thing}/actions/{{name}}/{{number}}", interactions.action_status),
                 web.delete(f"{thing}/actions/{{name}}/{{number}}", interactions.cancel_action),
@@ -117,6 +144,7 @@ class Server:
                 *self._sharing.routes(),
             ]
         )
+        self._directory.add_routes(application)
         return application
 
     @web.middleware
@@ -144,32 +172,22 @@ class Server:
             log.exception("%s %s failed", request.method, request.path)
             return _problem(500, problem(500, "internal error in the gateway: see its log (appbackplane logs)"))
 
-    async def _list_all(self, request: web.Request) -> web.Response:
-        await self._mirror.refresh(is_thorough=True)
-        things = self._mirror.things(request["principal"])
-        offset, limit = natural_of(request, "offset", 0), min(PAGE_MAX, natural_of(request, "limit", PAGE_MAX))
-        page = things[offset : offset + limit]
-        headers = {}
-        if offset + limit < len(things) and limit:
-            headers["Link"] = f'</things?offset={offset + limit}&limit={limit}>; rel="next"'
-        return web.Response(
-            body=_encode([self._description(request, each) for each in page]), content_type=JSON, headers=headers
-        )
+    def _base_of(self, request: web.Request) -> str:
+        return self._base or f"{request.scheme}://{request.host}/"
 
-    async def _describe(self, request: web.Request) -> web.Response:
-        body = _encode(
-            self._description(request, await self._mirror.thing(request.match_info["id"], request["principal"]))
-        )
-        # Each retrieval has a queue of its own for messages, so it must not be shared.
-        return web.Response(body=body, content_type=_TD, headers={hdrs.CACHE_CONTROL: "private, no-store"})
+    def _visible(self, principal: str, description: Description) -> Description | None:
+        """What a user sees of a registered description: all, if any permission names its id or type."""
+        types = description.get("@type", [])
+        types = (types,) if isinstance(types, str) else tuple(types)
+        return description if self._access.permits_id(principal, description["id"], types) else None
 
-    def _description(self, request: web.Request, entry: CatalogueEntry) -> dict[str, Any]:
-        base = self._base or f"{request.scheme}://{request.host}/"
-        queue = f"{self._epoch}.{os.urandom(8).hex()}"
+    def _description(self, request: web.Request, entry: CatalogueEntry, queue: str) -> Description | None:
         access, principal = self._access, request["principal"]
+        if not access.permits(principal, entry):
+            return None
         return description_of(
-            entry.id, entry.model, base, queue, is_secured=not self._authentication.is_anonymous,
-            permits=lambda kind, name: access.permits(principal, entry, kind, name),
+            entry.id, entry.model, self._base_of(request), queue, is_secured=not self._authentication.is_anonymous,
+            place=entry.place, permits=lambda kind, name: access.permits(principal, entry, kind, name),
         )  # fmt: skip
 
 
@@ -202,6 +220,7 @@ class ServerThread:
             log.exception("the HTTP server has ended")
         finally:
             self._listening.close()  # clients are refused, and do not hang
+            self._server.close()
 
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -209,4 +228,4 @@ class ServerThread:
 
 
 def _problem(status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> web.Response:
-    return web.Response(status=status, body=_encode(body), content_type=_PROBLEM, headers=headers)
+    return web.Response(status=status, body=_encode(body), content_type=PROBLEM, headers=headers)
