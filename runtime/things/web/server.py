@@ -11,8 +11,9 @@ import logging
 import os
 import re
 import socket
+import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -25,8 +26,12 @@ from appbackplane.transport.errors import BackplaneError
 from ..catalogue import CatalogueEntry
 from .access import Access
 from .authentication import Authentication
+from .compression import compress
+from .conditional import etag_of, tagged
+from .cross_origin import headers_for, is_preflight
 from .forms import JSON, description_of
 from .interactions import Interactions
+from .listener import HttpListener
 from .mirror import Mirror
 from .parsing import natural_of
 from .problems import problem, problem_of
@@ -34,8 +39,6 @@ from .streams import Streams
 
 #: Largest body of a request, bytes: that of a property or of an action's input.
 BODY_BYTES_MAX: Final = 1 << 20
-#: Connections that the kernel keeps until they are accepted: with aiohttp's 128, ten thousand took 36 s.
-BACKLOG: Final = 4_096
 #: Things in one answer, unless the client asks for fewer.
 PAGE_MAX: Final = 1_000
 
@@ -43,6 +46,8 @@ _HOST: Final = re.compile(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0
 _HINTS: Final = {404: "no such path: GET /things lists the things, and their forms the paths"}
 _PROBLEM: Final = "application/problem+json"
 _TD: Final = "application/td+json"
+#: Each retrieval has a queue of its own for messages, so a description must not be shared.
+_CACHE_CONTROL: Final = "private, no-store"
 _encode = msgspec.json.encode
 log = logging.getLogger(__name__)
 
@@ -50,14 +55,25 @@ log = logging.getLogger(__name__)
 class Server:
     """The request handlers and their shared state. All run in one event loop."""
 
-    def __init__(self, system: str, authentication: Authentication, access: Access, *, base: str = "") -> None:
+    def __init__(
+        self,
+        system: str,
+        authentication: Authentication,
+        access: Access,
+        *,
+        base: str = "",
+        tls: ssl.SSLContext | None = None,
+        origins: Collection[str] = (),
+    ) -> None:
         """`system`: its run directory. `base`: the address under which clients reach the gateway, with a slash at its end; "":
-        that of their request.
+        that of their request. `tls`: with the gateway's certificate. `origins`: sites whose pages may read the answers.
         """
         self._system = system
         self._base = base
         self._authentication = authentication
         self._access = access
+        self._tls = tls
+        self._origins = origins
         #: Random prefix of ids of messages, so that ids from before a restart are recognised.
         self._epoch = os.urandom(4).hex()
 
@@ -72,17 +88,15 @@ class Server:
             tasks = [asyncio.create_task(mirror.run(stopping))]
             if self._access.is_limited:
                 tasks.append(asyncio.create_task(self._streams.end_revoked(stopping)))
-            runner = web.AppRunner(
-                self._application(), access_log=None, handler_cancellation=True, shutdown_timeout=limit_s,
-                auto_decompress=False,
-            )  # fmt: skip
+            self._listener = HttpListener(listening, tls=self._tls)
+            runner = web.AppRunner(self._application(), handler_cancellation=True, shutdown_timeout=limit_s)
             await runner.setup()
+            assert runner.server is not None
             try:
-                # asyncio accepts as many connections in one go as its backlog says, also where no descriptor is left.
-                await web.SockSite(runner, listening, backlog=128).start()
-                listening.listen(BACKLOG)
+                self._listener.start(runner.server)
                 await stopping.wait()
             finally:
+                self._listener.stop()
                 for task in tasks:
                     task.cancel()
                 self._interactions.close()
@@ -100,18 +114,37 @@ class Server:
                 web.get("/things", self._list_all),
                 web.get(thing, self._describe),
                 web.get(f"{thing}/properties", interactions.read_all),
+                web.put(f"{thing}/properties", interactions.write_many),
                 web.get(f"{thing}/actions/{{name}}/{{number}}", interactions.action_status),
                 web.delete(f"{thing}/actions/{{name}}/{{number}}", interactions.cancel_action),
                 web.get(f"{thing}/{{kind:properties|events}}/{{name}}/stream", self._streams.open),
             ]
         )
+        if self._origins:
+            application.on_response_prepare.append(self._add_cross_origin)
         return application
+
+    async def _add_cross_origin(self, request: web.Request, response: web.StreamResponse) -> None:
+        is_asked = is_preflight(request.method, request.headers)
+        for name, value in headers_for(request.headers.get(hdrs.ORIGIN), self._origins, preflight=is_asked).items():
+            response.headers.add(name, value)
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        self._listener.has_request(request.protocol)
+        try:
+            response = await self._answer(request, handler)
+            await compress(request, response)
+            return response
+        finally:
+            self._listener.has_answered(request.protocol)
+
+    async def _answer(self, request: web.Request, handler: Any) -> web.StreamResponse:
         try:
             if not _HOST.fullmatch(request.host):
                 raise web.HTTPBadRequest(text="the header Host names no host")
+            if self._origins and is_preflight(request.method, request.headers):
+                return web.Response(status=204)
             request["principal"] = self._authentication.principal_of(request)
             response: web.StreamResponse = await handler(request)
             return response
@@ -137,23 +170,24 @@ class Server:
         things = self._mirror.things(request["principal"])
         offset, limit = natural_of(request, "offset", 0), min(PAGE_MAX, natural_of(request, "limit", PAGE_MAX))
         page = things[offset : offset + limit]
-        headers = {}
+        queue = self._new_queue()
+        body = _encode([self._description(request, each, queue) for each in page])
+        answer = tagged(request, body, JSON, _CACHE_CONTROL, _etag_without(queue, body))
         if offset + limit < len(things) and limit:
-            headers["Link"] = f'</things?offset={offset + limit}&limit={limit}>; rel="next"'
-        return web.Response(
-            body=_encode([self._description(request, each) for each in page]), content_type=JSON, headers=headers
-        )
+            answer.headers[hdrs.LINK] = f'</things?offset={offset + limit}&limit={limit}>; rel="next"'
+        return answer
 
     async def _describe(self, request: web.Request) -> web.Response:
-        body = _encode(
-            self._description(request, await self._mirror.thing(request.match_info["id"], request["principal"]))
-        )
-        # Each retrieval has a queue of its own for messages, so it must not be shared.
-        return web.Response(body=body, content_type=_TD, headers={hdrs.CACHE_CONTROL: "private, no-store"})
+        entry, queue = await self._mirror.thing(request.match_info["id"], request["principal"]), self._new_queue()
+        body = _encode(self._description(request, entry, queue))
+        return tagged(request, body, _TD, _CACHE_CONTROL, _etag_without(queue, body))
 
-    def _description(self, request: web.Request, entry: CatalogueEntry) -> dict[str, Any]:
+    def _new_queue(self) -> str:
+        """The id of the queues for long polling in one retrieval, in which each path has its own."""
+        return f"{self._epoch}.{os.urandom(8).hex()}"
+
+    def _description(self, request: web.Request, entry: CatalogueEntry, queue: str) -> dict[str, Any]:
         base = self._base or f"{request.scheme}://{request.host}/"
-        queue = f"{self._epoch}.{os.urandom(8).hex()}"
         access, principal = self._access, request["principal"]
         return description_of(
             entry.id, entry.model, base, queue, is_secured=not self._authentication.is_anonymous,
@@ -194,6 +228,11 @@ class ServerThread:
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
         await self._server.serve(self._listening, self._stopping, self._limit_s)
+
+
+def _etag_without(queue: str, body: bytes) -> str:
+    """The entity tag of descriptions, which differ by nothing else than their queues if nothing has changed."""
+    return etag_of(body.replace(queue.encode(), b""))
 
 
 def _problem(status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> web.Response:
