@@ -25,8 +25,8 @@ from appbackplane.transport.descriptors import NONE_LEFT, descriptors_max
 IDLE_S: Final = 60.0
 #: Most connections, whatever the descriptors allow: aiohttp takes 14 KB for each, so 700 MB.
 CONNECTIONS_MAX: Final = 50_000
-#: Seconds that a connection keeps its place without a request, although others wait for one: a client sends its request at once,
-#: and a flood of mute connections takes ten times as many places a second as there are.
+#: Seconds that a connection without a request keeps its place although others wait: a client sends its request at once. A
+#: flood of mute connections takes ten times as many places a second as there are.
 GRACE_S: Final = 0.1
 #: Descriptors left to the rest of the process, as the accept gate leaves them (transport/accept_gate.py); of a small limit a
 #: quarter.

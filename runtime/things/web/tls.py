@@ -45,13 +45,12 @@ def loaded(certificate: str, key: str) -> TlsIdentity:
         raise ValueError(
             f"certificate = {certificate!r}: no PEM certificate is in this file (-----BEGIN CERTIFICATE-----)"
         )
-    if key != certificate:
-        _read(key, "key")
+    if "ENCRYPTED" in _read(key, "key"):
+        raise ValueError(f"key = {key!r} has a password: store it without one (openssl pkey -in KEY -out PLAIN_KEY)")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.set_alpn_protocols(["http/1.1"])
     try:
-        # A password makes no sense here: nobody could type it. Without this OpenSSL would ask the terminal.
-        context.load_cert_chain(certificate, key, password=lambda: "")
+        context.load_cert_chain(certificate, key, password=lambda: "")  # or OpenSSL might ask the terminal for one
         der = ssl.PEM_cert_to_DER_cert(found[0])
     except (OSError, ValueError) as error:
         raise ValueError(f"certificate = {certificate!r}, key = {key!r}: {_because(error)}") from None
@@ -82,8 +81,6 @@ def _because(error: Exception) -> str:
     reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
     if reason in ("KEY_VALUES_MISMATCH", "NO_CERTIFICATE_ASSIGNED"):  # the second: not even of the same kind
         return "this key is not that of the certificate"
-    if reason in ("BAD_DECRYPT", "BAD_PASSWORD_READ", "MAYBE_WRONG_PASSWORD"):
-        return "the key has a password: store it without one (openssl pkey -in KEY -out PLAIN_KEY)"
     return f"not a certificate with its key in PEM ({reason})"
 
 

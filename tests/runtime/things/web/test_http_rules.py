@@ -66,7 +66,7 @@ def test_only_the_named_origins_may_read() -> None:
 )
 def test_an_origin_that_no_browser_sends_is_refused(origin: Any) -> None:
     """It would never match, and nobody would know why."""
-    with pytest.raises(ValueError, match="origins: .* is no origin: expected SCHEME://HOST:PORT"):
+    with pytest.raises(ValueError, match=r"origins: .* is no origin: expected SCHEME://HOST:PORT"):
         Gateway(origins=[origin])
     assert checked_origins([APP, "http://[::1]:8080"]) == {APP, "http://[::1]:8080"}
 
@@ -81,8 +81,8 @@ def test_a_page_of_a_named_origin_needs_no_token_in_the_anonymous_mode() -> None
     for origin in ("https://evil.example", "null"):
         with pytest.raises(web.HTTPForbidden):
             authentication.principal_of(make_mocked_request("GET", "/", headers=headers | {"Origin": origin}))
+    rebound = headers | {"Origin": APP, "Host": "rebound.example"}
     with pytest.raises(web.HTTPForbidden):
-        rebound = headers | {"Origin": APP, "Host": "rebound.example"}
         authentication.principal_of(make_mocked_request("GET", "/", headers=rebound))
 
 
