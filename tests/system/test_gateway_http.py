@@ -157,7 +157,7 @@ def test_a_certificate_that_no_client_takes_is_one_line_at_the_start(tmp_path: P
         with pytest.raises(ValueError, match=words) as caught:
             loaded(str(certificate), str(key))
         assert "\n" not in str(caught.value)
-    with pytest.raises(ValueError, match="cannot be written: Not a directory"):
+    with pytest.raises(ValueError, match=r"x\.pem cannot be written"):
         self_signed(tmp_path / "text.pem" / "x.pem")
 
 

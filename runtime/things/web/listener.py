@@ -18,7 +18,7 @@ from typing import Final
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from appbackplane.transport.descriptors import NONE_LEFT, descriptors_max
+from appbackplane.transport.descriptors import NONE_LEFT, descriptors_max, open_count
 
 #: Seconds that a connection may be open without the complete head of a request: new, kept alive, or sending it slowly. Proxies
 #: keep connections for 60 s and send again if one was closed meanwhile; a head arrives within 1 s on a bad network.
@@ -101,13 +101,16 @@ class HttpListener:
         *,
         tls: ssl.SSLContext | None = None,
         idle_s: float = IDLE_S,
-        connections_max: Callable[[], int] = lambda: bound_of(descriptors_max()),
+        connections_max: Callable[[], int] | None = None,
     ) -> None:
-        """`listening` is closed by its owner. `connections_max` is asked again for each connection."""
+        """`listening` is closed by its owner. `connections_max` is asked again for each connection; without it the limit of
+        descriptors decides.
+        """
         self.idle_s = idle_s
         self._socket = listening
         self._tls = tls
-        self._max = connections_max
+        others = open_count(0)
+        self._max = connections_max or (lambda: bound_of(descriptors_max() - others))
         self._loop = asyncio.get_running_loop()
         self._manager: web.Server | None = None
         self._count = 0
@@ -117,7 +120,7 @@ class HttpListener:
         #: When not accepting: the next attempt; None: when a connection ends, or can make room.
         self._retry: asyncio.TimerHandle | None = None
         self._sweep: asyncio.TimerHandle | None = None
-        self._is_full_reported = False
+        self._reported: set[str] = set()
 
     def start(self, manager: web.Server) -> None:
         """Accept connections, whose requests go to `manager`."""
@@ -171,12 +174,8 @@ class HttpListener:
         for _ in range(BATCH):
             if self._count >= self._max() and not self._make_room():
                 self._pause()
-                if not self._waiting and not self._is_full_reported:
-                    self._is_full_reported = True
-                    log.warning(
-                        "requests are under way on all %d connections, the most that the limit of open files allows (ulimit"
-                        " -Hn, LimitNOFILE=): others wait", self._count,
-                    )  # fmt: skip
+                if not self._waiting:
+                    self._report("requests are under way on all connections")
                 return
             try:
                 accepted, _ = self._socket.accept()
@@ -185,9 +184,11 @@ class HttpListener:
             except OSError as error:
                 if error.errno not in NONE_LEFT:
                     raise
-                log.warning("no file descriptor is left for connections: trying again in %g s", AGAIN_S)
                 self._pause()
-                self._retry = self._loop.call_later(AGAIN_S, self._accept_again)
+                self._make_room()
+                self._report("no file descriptor is left for a connection")
+                if self._retry is None:
+                    self._retry = self._loop.call_later(AGAIN_S, self._accept_again)
                 return
             accepted.setblocking(False)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_MS)
@@ -195,6 +196,12 @@ class HttpListener:
             connection = HttpConnection(self, self._manager, self._loop)
             self.wait_for_request(connection)
             connection.open(accepted, self._tls)
+
+    def _report(self, shortage: str) -> None:
+        """Once each: it may begin and end many times a second."""
+        if shortage not in self._reported:
+            self._reported.add(shortage)
+            log.warning("%s (%d; ulimit -Hn, LimitNOFILE=): others wait", shortage, self._count)
 
     def _make_room(self) -> bool:
         """Close the connection that has waited longest for a request. False: there is none yet."""

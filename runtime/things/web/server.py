@@ -120,11 +120,14 @@ class Server:
                 web.get(f"{thing}/{{kind:properties|events}}/{{name}}/stream", self._streams.open),
             ]
         )
-        if self._origins:
-            application.on_response_prepare.append(self._add_cross_origin)
+        application.on_response_prepare.append(self._add_headers)
         return application
 
-    async def _add_cross_origin(self, request: web.Request, response: web.StreamResponse) -> None:
+    async def _add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
+        """The headers of every answer, streams and errors included."""
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        if not self._origins:
+            return
         is_asked = is_preflight(request.method, request.headers)
         for name, value in headers_for(request.headers.get(hdrs.ORIGIN), self._origins, preflight=is_asked).items():
             response.headers.add(name, value)
