@@ -28,6 +28,18 @@ def web(breaks: str, file: str, text: str, replacement: str) -> Mutation:
     )
 
 
+def http(breaks: str, file: str, text: str, replacement: str) -> Mutation:
+    """One way to let in too many, or to answer what was not asked."""
+    return Mutation(
+        "things",
+        f"{WEB}/{file}",
+        text,
+        replacement,
+        breaks,
+        (f"{TESTS}/web/test_http_rules.py", f"{TESTS}/web/test_listener.py"),
+    )
+
+
 MUTATIONS = (
     thing(
         "what was there already is told again", "thing.py", "if self._notified.get(each.name) != packed:", "if True:"
@@ -153,5 +165,43 @@ MUTATIONS = (
         "        elif not scheme and self.is_anonymous:",
         "        elif not scheme:",
     ),
-    web("other hosts are listened to", "gateway.py", "    if not is_loopback:", "    if False:"),
+    web(
+        "other hosts are listened to",
+        "gateway.py",
+        "if not is_loopback and not has_tls and not is_insecure:",
+        "if False:",
+    ),
+    http("anybody on the network is let in", "gateway.py", "if is_anonymous and not is_loopback:", "if False:"),
+    http(
+        "weak tags permit a write",
+        "conditional.py",
+        "_names(if_match, etag, is_weak=False)",
+        "_names(if_match, etag, is_weak=True)",
+    ),
+    http(
+        "two representations have one tag", "compression.py", "response.headers[hdrs.ETAG] = etag_of_gzip(etag)", "pass"
+    ),
+    http("a refusal of gzip is an acceptance", "compression.py", "return not is_refused", "return True"),
+    http(
+        "every origin may read", "cross_origin.py", "if origin not in origins or origin is None:", "if origin is None:"
+    ),
+    http("caches mix origins", "cross_origin.py", '{"Vary": "Origin"}', "{}"),
+    http(
+        "a mute client keeps its place",
+        "listener.py",
+        "            del self._waiting[connection]\n            connection.abort()\n            return True",
+        "            return False",
+    ),
+    http(
+        "a client that has its answer cannot make room",
+        "listener.py",
+        "if not self._is_accepting and self._retry is None:",
+        "if False:",
+    ),
+    http(
+        "a new request is the end of a long one",
+        "listener.py",
+        "        self._waiting.pop(connection, None)\n\n    def has_answered",
+        "        pass\n\n    def has_answered",
+    ),
 )

@@ -84,12 +84,12 @@ def broken(chance: Random) -> bytes:
         lines[1:1] = [each.encode("utf-8", "surrogateescape") for each in chance.choices(HEADERS, k=3)]
         data = bytearray(b"\r\n".join(lines))
     for _ in range(chance.randint(0, 3)):
-        at = chance.randrange(min(len(data), 4_096))
+        at = chance.randrange(1, min(len(data), 4_096))
         match chance.randrange(4):
             case 0:
                 data[at] = chance.randrange(256)
             case 1:
-                del data[at : at + chance.randint(1, 20)]
+                del data[at + 1 : at + chance.randint(1, 20)]
             case 2:
                 data[at:at] = chance.choice(
                     (b"\r\n", b"\n", b"\x00", b"\r\n\r\n", b"0\r\n\r\n", b"ffffffffff\r\n", b" ")

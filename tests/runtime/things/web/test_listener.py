@@ -15,6 +15,8 @@ from appbackplane.runtime.things.web.listener import CONNECTIONS_MAX, HttpListen
 from tests.waiting import LIMIT_S
 
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+#: More than the kernel takes for a client that reads nothing.
+LARGE_BYTES = 64 << 20
 #: Of a connection that nothing but the test ends.
 LONG_S = 1_000.0
 
@@ -40,7 +42,7 @@ class Site:
                 if request.path == "/hold":
                     self.held.put_nowait(None)
                     await self.release.wait()
-                return web.Response(body=b"here")
+                return web.Response(body=b"here" if request.path != "/large" else bytes(LARGE_BYTES))
             finally:
                 self.listener.has_answered(request.protocol)
 
@@ -129,6 +131,21 @@ def test_a_request_may_take_longer_than_a_head() -> None:
             assert not asking.done()
             site.release.set()
             assert await asking == b"HTTP/1.1 200 OK"
+
+    asyncio.run(main())
+
+
+def test_a_client_that_does_not_read_its_answer_is_closed() -> None:
+    """Or it could have the gateway keep as many large answers as it likes."""
+
+    async def main() -> None:
+        async with Site(idle_s=0.2).serving() as site:
+            with socket.create_connection(site.listening.getsockname()) as mute:
+                mute.sendall(GET.replace(b" / ", b" /large "))
+                while not site.listener._count:
+                    await asyncio.sleep(0)
+                while site.listener._count:
+                    await asyncio.sleep(0)
 
     asyncio.run(main())
 
