@@ -131,7 +131,7 @@ class HttpListener:
         self._sweep = self._loop.call_later(AGAIN_S, self._close_idle)
 
     def stop(self) -> None:
-        """Accept no more, and close the connections without a request. The server ends the others."""
+        """Accept no more. The server ends the connections, but for those that have not agreed on TLS."""
         self._manager = None
         self._pause()
         if self._retry is not None:
@@ -139,7 +139,8 @@ class HttpListener:
         if self._sweep is not None:
             self._sweep.cancel()
         for each in [*self._waiting]:
-            each.abort()
+            if each.transport is None:
+                each.abort()
 
     # -- requests -----------------------------------------------------------------------------------------------------
 

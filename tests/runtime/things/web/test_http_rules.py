@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from aiohttp.base_protocol import BaseProtocol
+from aiohttp.streams import StreamReader
 from aiohttp.test_utils import make_mocked_request
 
+from appbackplane.runtime.things.web import parsing
 from appbackplane.runtime.things.web.authentication import Authentication
 from appbackplane.runtime.things.web.compression import COMPRESS_BYTES_MIN, THREAD_BYTES_MIN, accepts_gzip, compress
 from appbackplane.runtime.things.web.conditional import etag_of, etag_of_gzip, is_met, is_unchanged, tagged
@@ -144,3 +147,19 @@ def test_settings_that_would_open_too_much_are_refused(settings: dict[str, Any],
 def test_other_hosts_are_served_with_tls_or_by_name(settings: dict[str, Any]) -> None:
     """And by no accident."""
     assert Gateway(listen="0.0.0.0:0", **settings).fingerprint() == ""
+
+
+def test_a_body_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a client could hold a request, and its connection, for ever."""
+    monkeypatch.setattr(parsing, "BODY_S", 0.01)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        protocol = BaseProtocol(loop)
+        protocol.connection_made(asyncio.Transport())
+        payload = StreamReader(protocol, 1 << 16, loop=loop)
+        payload.feed_data(b"[1,")
+        with pytest.raises(web.HTTPRequestTimeout):
+            await parsing.json_of(make_mocked_request("PUT", "/", payload=payload))
+
+    asyncio.run(main())
