@@ -60,6 +60,18 @@ def mashup(breaks: str, file: str, text: str, replacement: str) -> Mutation:
     return Mutation("things", f"{MASHUPS}/{file}", text, replacement, breaks, tests)
 
 
+def http(breaks: str, file: str, text: str, replacement: str) -> Mutation:
+    """One way to let in too many, or to answer what was not asked."""
+    return Mutation(
+        "things",
+        f"{WEB}/{file}",
+        text,
+        replacement,
+        breaks,
+        (f"{TESTS}/web/test_http_rules.py", f"{TESTS}/web/test_listener.py"),
+    )
+
+
 MUTATIONS = (
     directory_web(
         "each user sees all", "directory_api.py", 'return self._visible(request["principal"], whole)', "return whole"
@@ -341,4 +353,43 @@ MUTATIONS = (
     ),
     mashup("a torn record stays", "journal.py", "            os.ftruncate(self._file, at)\n", "            pass\n"),
     mashup("what cannot be compared holds", "toml_rules.py", "            return False\n", "            return True\n"),
+    web(
+        "other hosts are listened to",
+        "gateway.py",
+        "if not is_loopback and not has_tls and not is_insecure:",
+        "if False:",
+    ),
+    http("anybody on the network is let in", "gateway.py", "if is_anonymous and not is_loopback:", "if False:"),
+    http(
+        "weak tags permit a write",
+        "conditional.py",
+        "_names(if_match, etag, is_weak=False)",
+        "_names(if_match, etag, is_weak=True)",
+    ),
+    http(
+        "two representations have one tag", "compression.py", "response.headers[hdrs.ETAG] = etag_of_gzip(etag)", "pass"
+    ),
+    http("a refusal of gzip is an acceptance", "compression.py", "return not is_refused", "return True"),
+    http(
+        "every origin may read", "cross_origin.py", "if origin not in origins or origin is None:", "if origin is None:"
+    ),
+    http("caches mix origins", "cross_origin.py", '{"Vary": "Origin"}', "{}"),
+    http(
+        "a mute client keeps its place",
+        "listener.py",
+        "            del self._waiting[connection]\n            connection.abort()\n            return True",
+        "            return False",
+    ),
+    http(
+        "a client that has its answer cannot make room",
+        "listener.py",
+        "if not self._is_accepting and self._retry is None:",
+        "if False:",
+    ),
+    http(
+        "a new request is the end of a long one",
+        "listener.py",
+        "        self._waiting.pop(connection, None)\n\n    def has_answered",
+        "        pass\n\n    def has_answered",
+    ),
 )

@@ -78,6 +78,19 @@ def test_without_a_permission_there_is_nothing(house: System, path: Path) -> Non
         assert json.dumps(there.body).replace("lamp-1", "lamp-9") == json.dumps(missing.body)
 
 
+def test_a_condition_tells_no_value_and_a_write_of_several_needs_leave_for_each(house: System, path: Path) -> None:
+    """Whoever may write without reading would find a value by guessing its tag; and of several none is written."""
+    ben, ada = Web(house, BEN), Web(house)
+    ada.ask("PUT", BRIGHTNESS, 12)
+    tag = ada.ask("GET", BRIGHTNESS).headers["ETag"]
+    permit(path, bens("write:brightness"))
+    wait_until(lambda: ben.ask("PUT", BRIGHTNESS, 13).status == 204, "Ben may not write")
+    assert [ben.ask("PUT", BRIGHTNESS, 14, If_Match=each).status for each in (tag, '"guess"', "*")] == [403] * 3
+    assert ben.ask("PUT", f"{LAMP}/properties", {"brightness": 15, "picture": "AAE="}).status == 404
+    assert ada.ask("GET", BRIGHTNESS).body == 13
+    assert ben.ask("PUT", f"{LAMP}/properties", {"brightness": 16}).status == 204
+
+
 def test_a_description_has_what_its_reader_may_use(house: System, path: Path) -> None:
     """And nothing else; an operator has all."""
     ben, ada = Web(house, BEN), Web(house)

@@ -36,6 +36,7 @@ from ..directory.registered_things import (
 from ..directory.registration_file import RegistrationFile
 from ..directory.rfc3339 import text_of
 from ..directory.validation import DEPTH_MAX, Fault, faults_of, is_too_deep
+from .conditional import etag_of, tagged
 from .directory_description import JSON_LD, MERGE_PATCH, PROBLEM, TD, WELL_KNOWN, directory_description
 from .directory_events import DirectoryEvents, OwnThing, Record
 from .forms import JSON, path_of
@@ -216,10 +217,12 @@ class DirectoryApi:
         both: dict[str, Record] = self._registrations.by_id | self._own
         return [both[id] for id in sorted(both)]
 
-    async def _descriptions(self, request: web.Request, records: Sequence[Record]) -> list[Description]:
+    async def _descriptions(
+        self, request: web.Request, records: Sequence[Record], queue: str = ""
+    ) -> list[Description]:
         found = []
         for number, record in enumerate(records, 1):
-            if (description := self._description(request, record)) is not None:
+            if (description := self._description(request, record, queue)) is not None:
                 found.append(description)
             if number % BATCH == 0:
                 await _turn()
@@ -228,16 +231,16 @@ class DirectoryApi:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     async def list_all(self, request: web.Request) -> web.Response:
-        records = await self._records()
+        records, queue = await self._records(), self._new_queue()
         offset, limit = _page_of(request)
         if self._visible is everything:
-            page = await self._descriptions(request, records[offset : offset + limit])
-            return self._paged(request, page, len(records))
-        found = await self._descriptions(request, records)
-        return self._paged(request, found[offset : offset + limit], len(found))
+            page = await self._descriptions(request, records[offset : offset + limit], queue)
+            return self._paged(request, page, len(records), queue)
+        found = await self._descriptions(request, records, queue)
+        return self._paged(request, found[offset : offset + limit], len(found), queue)
 
-    def _paged(self, request: web.Request, page: Sequence[Description], total: int) -> web.Response:
-        """A page of a list. `total`: the length of the whole list."""
+    def _paged(self, request: web.Request, page: Sequence[Description], total: int, queue: str) -> web.Response:
+        """A page of a list. `total`: the length of the whole list. `queue`: of its descriptions."""
         form = request.query.get("format", "array")
         if form not in ("array", "collection"):
             raise InvalidArgument(f"format={form!r}: expected array or collection")
@@ -247,13 +250,7 @@ class DirectoryApi:
             others = [(name, value) for name, value in request.query.items() if name not in ("offset", "limit")]
             return f"{request.path}?{urlencode([('offset', offset), ('limit', limit), *others])}"
 
-        response = web.Response(content_type=JSON_LD, headers=_NO_STORE)
         has_more = 0 < limit < total - offset
-        if has_more:
-            response.headers.add(hdrs.LINK, f'<{link(offset + limit)}>; rel="next"')
-        if has_more or "limit" in request.query or "offset" in request.query:
-            state = f"{self._epoch}-{self._events.last}"
-            response.headers.add(hdrs.LINK, f'<{request.path}>; rel="canonical"; etag="{state}"')
         body: Any = page
         if form == "collection":
             body = {
@@ -264,7 +261,13 @@ class DirectoryApi:
                 **({"next": link(offset + limit)} if has_more else {}),
                 "members": page,
             }
-        response.body = _encode(body)
+        data = _encode(body)
+        response = tagged(request, data, JSON_LD, _NO_STORE[hdrs.CACHE_CONTROL], _etag_without(queue, data))
+        if has_more:
+            response.headers.add(hdrs.LINK, f'<{link(offset + limit)}>; rel="next"')
+        if has_more or "limit" in request.query or "offset" in request.query:
+            state = f"{self._epoch}-{self._events.last}"
+            response.headers.add(hdrs.LINK, f'<{request.path}>; rel="canonical"; etag="{state}"')
         return response
 
     async def retrieve(self, request: web.Request) -> web.Response:
@@ -272,15 +275,18 @@ class DirectoryApi:
         if id not in self._registrations.by_id or id in self._mirror.catalogue.things:
             await self._mirror.thing(id, request["principal"])  # it is listed again if it is unknown, or has moved
         now_ns = self._look()
-        record = self._record(id)
-        found = None if record is None else self._description(request, record)
+        record, queue = self._record(id), self._new_queue()
+        found = None if record is None else self._description(request, record, queue)
         if found is None:
             raise unknown(id)
         if wants_page(request.headers.get(hdrs.ACCEPT, "")):
             page = page_of(found, f"{self._base_of(request)}{path_of(id)}")
             return web.Response(body=page, content_type="text/html", charset="utf-8", headers=_NO_STORE | PAGE_HEADERS)
+        etag = _etag_without(queue, _encode(found))
         found["registration"] = found.get("registration", {}) | {"retrieved": text_of(now_ns)}
-        return web.Response(body=_encode(found), content_type=TD, headers=_NO_STORE | {hdrs.VARY: hdrs.ACCEPT})
+        answer = tagged(request, _encode(found), TD, _NO_STORE[hdrs.CACHE_CONTROL], etag)
+        answer.headers[hdrs.VARY] = hdrs.ACCEPT
+        return answer
 
     async def describe_directory(self, request: web.Request) -> web.Response:
         found = directory_description(self._base_of(request), is_secured=self._is_secured)
@@ -289,17 +295,17 @@ class DirectoryApi:
     # -- searching ----------------------------------------------------------------------------------------------------
 
     async def search(self, request: web.Request) -> web.Response:
-        query = request.query
+        query, queue = request.query, self._new_queue()
         search = search_of(
             query.get("text", ""), query.get("type", ""), query.get("place", ""), query.getall("where", [])
         )
         found = [
             each
-            for each in await self._descriptions(request, await self._records())
+            for each in await self._descriptions(request, await self._records(), queue)
             if search.matches(each, lambda name, id=each["id"]: self._value(id, name))  # type: ignore[misc]
         ]
         offset, limit = _page_of(request)
-        return self._paged(request, found[offset : offset + limit], len(found))
+        return self._paged(request, found[offset : offset + limit], len(found), queue)
 
     def _value(self, id: str, name: str) -> Any:
         """The last published value of an observable property of a thing of this system; None: it is not known."""
@@ -401,6 +407,11 @@ class DirectoryApi:
         except DirectoryFull as error:
             raise web.HTTPInsufficientStorage(text=str(error)) from None
         return None
+
+
+def _etag_without(queue: str, body: bytes) -> str:
+    """The entity tag of descriptions, which differ by nothing else than their queues if nothing has changed."""
+    return etag_of(body.replace(queue.encode(), b""))
 
 
 def unknown(id: str) -> NotFound:

@@ -13,6 +13,8 @@ from urllib.parse import quote
 from ..description import PLACE, PREFIXES, TD_CONTEXT, TD_CONTEXT_2019, Description
 
 JSON: Final = "application/json"
+#: What can be done with several properties at once, where it can be done with one.
+_MANY: Final = (("readproperty", "readallproperties"), ("writeproperty", "writemultipleproperties"))
 SECURITY: Final[dict[bool, dict[str, Any]]] = {
     True: {"bearer": {"scheme": "bearer", "in": "header", "format": "opaque"}},
     False: {"nosec": {"scheme": "nosec"}},
@@ -82,8 +84,11 @@ def description_of(
         for name, said in model.get("events", {}).items()
         if permits("observe", name)
     }
-    if any("readproperty" in form["op"] for said in properties.values() for form in said["forms"]):
-        whole["forms"] = [{"href": f"{path}/properties", "op": ["readallproperties"], "contentType": JSON}]
+    offered = {op for said in properties.values() for form in said["forms"] for op in form["op"]}
+    many = [each for each in _MANY if each[0] in offered]
+    if many:
+        operations = [op for _, op in many]
+        whole["forms"] = [{"href": f"{path}/properties", "op": operations, "contentType": JSON}]
     for kind, group in (("properties", properties), ("actions", actions), ("events", events)):
         if group:
             whole[kind] = group

@@ -11,8 +11,9 @@ import logging
 import os
 import re
 import socket
+import ssl
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
@@ -27,10 +28,13 @@ from ..description import Description
 from ..directory.registration_file import RegistrationFile
 from .access import Access
 from .authentication import Authentication
+from .compression import compress
+from .cross_origin import headers_for, is_preflight
 from .directory_api import DirectoryApi, everything
 from .directory_description import PROBLEM
 from .forms import description_of
 from .interactions import Interactions
+from .listener import HttpListener
 from .mirror import Mirror
 from .problems import problem, problem_of
 from .sharing_api import SharingApi
@@ -38,8 +42,6 @@ from .streams import Streams
 
 #: Largest body of a request, bytes: that of a property or of an action's input.
 BODY_BYTES_MAX: Final = 1 << 20
-#: Connections that the kernel keeps until they are accepted: with aiohttp's 128, ten thousand took 36 s.
-BACKLOG: Final = 4_096
 
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
 _HINTS: Final = {404: "no such path: GET /things lists the things, and their forms the paths"}
@@ -67,12 +69,15 @@ class Server:
         unix_ns: Callable[[], int],
         *,
         base: str = "",
+        tls: ssl.SSLContext | None = None,
+        origins: Collection[str] = (),
         routes: RoutesMaker = lambda client: (),
         announcement: Announcing | None = None,
     ) -> None:
         """`system`: its run directory. `base`: the address under which clients reach the gateway, with a slash at its end; "":
-        that of their request. `registrations` is closed when the server ends. `unix_ns`: the clock. `routes`: further ones.
-        `announcement` runs beside the server.
+        that of their request. `registrations` is closed when the server ends. `unix_ns`: the clock. `tls`: with the gateway's
+        certificate. `origins`: sites whose pages may read the answers. `routes`: further ones. `announcement` runs beside the
+        server.
         """
         self._announcement = announcement
         self._registrations = registrations
@@ -82,6 +87,8 @@ class Server:
         self._base = base
         self._authentication = authentication
         self._access = access
+        self._tls = tls
+        self._origins = origins
         #: Random prefix of ids of messages, so that ids from before a restart are recognised.
         self._epoch = os.urandom(4).hex()
 
@@ -104,19 +111,17 @@ class Server:
                 tasks.append(asyncio.create_task(self._streams.end_revoked(stopping)))
             application = self._application()
             application.add_routes(self._routes(client))
-            runner = web.AppRunner(
-                application, access_log=None, handler_cancellation=True, shutdown_timeout=limit_s,
-                auto_decompress=False,
-            )  # fmt: skip
+            self._listener = HttpListener(listening, tls=self._tls)
+            runner = web.AppRunner(application, handler_cancellation=True, shutdown_timeout=limit_s)
             await runner.setup()
+            assert runner.server is not None
             try:
-                # asyncio accepts as many connections in one go as its backlog says, also where no descriptor is left.
-                await web.SockSite(runner, listening, backlog=128).start()
-                listening.listen(BACKLOG)
+                self._listener.start(runner.server)
                 if self._announcement is not None:
                     await self._announcement.run(stopping)
                 await stopping.wait()
             finally:
+                self._listener.stop()
                 for task in tasks:
                     task.cancel()
                 self._interactions.close()
@@ -138,6 +143,7 @@ class Server:
                 web.put(f"{thing}/properties/{{name}}", interactions.write),
                 web.post(f"{thing}/actions/{{name}}", interactions.invoke),
                 web.get(f"{thing}/properties", interactions.read_all),
+                web.put(f"{thing}/properties", interactions.write_many),
                 web.get(f"{thing}/actions/{{name}}/{{number}}", interactions.action_status),
                 web.delete(f"{thing}/actions/{{name}}/{{number}}", interactions.cancel_action),
                 web.get(f"{thing}/{{kind:properties|events}}/{{name}}/stream", self._streams.open),
@@ -145,13 +151,34 @@ class Server:
             ]
         )
         self._directory.add_routes(application)
+        application.on_response_prepare.append(self._add_headers)
         return application
+
+    async def _add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
+        """The headers of every answer, streams and errors included."""
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        if not self._origins:
+            return
+        is_asked = is_preflight(request.method, request.headers)
+        for name, value in headers_for(request.headers.get(hdrs.ORIGIN), self._origins, preflight=is_asked).items():
+            response.headers.add(name, value)
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        self._listener.has_request(request.protocol)
+        try:
+            response = await self._answer(request, handler)
+            await compress(request, response)
+            return response
+        finally:
+            self._listener.has_answered(request.protocol)
+
+    async def _answer(self, request: web.Request, handler: Any) -> web.StreamResponse:
         try:
             if not _HOST.fullmatch(request.host):
                 raise web.HTTPBadRequest(text="the header Host names no host")
+            if self._origins and is_preflight(request.method, request.headers):
+                return web.Response(status=204)
             request["principal"] = self._authentication.principal_of(request)
             response: web.StreamResponse = await handler(request)
             return response
