@@ -272,7 +272,6 @@ MUTATIONS = (
         "        elif not scheme and self.is_anonymous:",
         "        elif not scheme:",
     ),
-    web("other hosts are listened to", "gateway.py", "    if not is_loopback:", "    if False:"),
     system("an ordered restart is a death", "properties.py", "    if count > 0:", "    if now.reason:"),
     system("a death is told for ever", "properties.py", "- (0 if before is None else before.deaths)", "- 0"),
     system(
