@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from ...objects.component import Component
 from ...objects.operation import operation
+from ...permissions.audit import AuditLog
+from .openid_settings import openid_settings
 
 try:
     from .access import Access
-    from .authentication import Authentication
+    from .authentication import AttemptLimit, Authentication
     from .server import Server, ServerThread
 except ModuleNotFoundError as error:
     if error.name != "aiohttp":
         raise
     raise ModuleNotFoundError("the gateway needs aiohttp: pip install 'appbackplane[web]'", name="aiohttp") from error
+
+if TYPE_CHECKING:
+    from .openid import OpenIdSignIn
 
 #: Seconds that requests under way have when the gateway stops, and that the end of its thread is waited for.
 CLOSE_S, STOP_S = 1.0, 3.0
@@ -29,6 +36,7 @@ class Gateway(Component):
     address. base: the address under which clients reach it, such as that of a server with TLS before it.
     tokens: name of each user to the SHA-256 of their bearer token, in hexadecimal digits. anonymous: serve requests without a
     token, with the principal "anonymous". A request with an unknown token gets 401, and so does one without a token otherwise.
+    openid: the provider that signs users in (openid_settings.py).
     """
 
     def __init__(
@@ -37,6 +45,7 @@ class Gateway(Component):
         tokens: Mapping[str, str] | None = None,
         anonymous: bool = False,
         base: str = "",
+        openid: Mapping[str, Any] | None = None,
     ) -> None:
         if base and not (base.startswith(("http://", "https://")) and base.endswith("/")):
             raise ValueError(f"base = {base!r}: expected an address with a slash at its end: https://things.example/")
@@ -45,6 +54,7 @@ class Gateway(Component):
         self._host_name, self._port = _loopback(listen)
         self._tokens = _by_digest(tokens or {})
         self._anonymous = anonymous
+        self._openid = None if openid is None else openid_settings(openid, os.environ)
         self._socket: socket.socket | None = None
         self._thread: ServerThread | None = None
 
@@ -60,10 +70,24 @@ class Gateway(Component):
         self._socket = listening
         platform = self._platform
         access = Access(platform.permissions, lambda: platform.unix_ns() / 1e9)
-        authentication = Authentication(self._tokens, anonymous=self._anonymous, link_of=access.link_of)
-        server = Server(platform.run_dir, authentication, access, base=self._base)
+        limit = AttemptLimit(lambda: platform.unix_ns() / 1e9, is_proxied=bool(self._base))
+        authentication = Authentication(self._tokens, anonymous=self._anonymous, link_of=access.link_of, limit=limit)
+        sign_in = self._sign_in(authentication, access)
+        server = Server(platform.run_dir, authentication, access, base=self._base, sign_in=sign_in)
         self._thread = ServerThread(server, listening, f"{self.name}.http", CLOSE_S)
         self._thread.start()
+
+    def _sign_in(self, authentication: Authentication, access: Access) -> OpenIdSignIn | None:
+        if self._openid is None:
+            return None
+        from .openid import OpenIdSignIn  # needs PyJWT, and takes 50 ms
+
+        platform, (settings, secret) = self._platform, self._openid
+        audit = None if platform.permissions is None else AuditLog(platform.permissions.audit)
+        return OpenIdSignIn(
+            settings, secret, authentication, access, lambda: platform.unix_ns() / 1e9, base=self._base, name=self.name,
+            audit=audit,
+        )  # fmt: skip
 
     def on_secondary(self) -> None:
         """Stop listening: another replica serves."""

@@ -13,8 +13,8 @@ import re
 import socket
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
-from typing import Any, Final
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from aiohttp import hdrs, web
@@ -31,6 +31,9 @@ from .mirror import Mirror
 from .parsing import natural_of
 from .problems import problem, problem_of
 from .streams import Streams
+
+if TYPE_CHECKING:
+    from .openid import OpenIdSignIn
 
 #: Largest body of a request, bytes: that of a property or of an action's input.
 BODY_BYTES_MAX: Final = 1 << 20
@@ -50,10 +53,14 @@ log = logging.getLogger(__name__)
 class Server:
     """The request handlers and their shared state. All run in one event loop."""
 
-    def __init__(self, system: str, authentication: Authentication, access: Access, *, base: str = "") -> None:
+    def __init__(
+        self, system: str, authentication: Authentication, access: Access, *, base: str = "",
+        sign_in: OpenIdSignIn | None = None,
+    ) -> None:  # fmt: skip
         """`system`: its run directory. `base`: the address under which clients reach the gateway, with a slash at its end; "":
-        that of their request.
+        that of their request. `sign_in`: by OpenID.
         """
+        self._sign_in = sign_in
         self._system = system
         self._base = base
         self._authentication = authentication
@@ -63,7 +70,8 @@ class Server:
 
     async def serve(self, listening: socket.socket, stopping: asyncio.Event, limit_s: float) -> None:
         """Serve until `stopping` is set; requests under way then have `limit_s` seconds."""
-        async with await connect_async(self._system, timeout=30.0) as client:
+        sign_in = nullcontext() if self._sign_in is None else self._sign_in.running(stopping)
+        async with await connect_async(self._system, timeout=30.0) as client, sign_in:
             self._mirror = mirror = Mirror(client, self._access)
             self._interactions = Interactions(mirror, self._epoch)
             self._streams = Streams(mirror, self._epoch)
@@ -103,6 +111,8 @@ class Server:
                 web.get(f"{thing}/actions/{{name}}/{{number}}", interactions.action_status),
                 web.delete(f"{thing}/actions/{{name}}/{{number}}", interactions.cancel_action),
                 web.get(f"{thing}/{{kind:properties|events}}/{{name}}/stream", self._streams.open),
+                web.get("/whoami", self._who_am_i),
+                *(() if self._sign_in is None else self._sign_in.routes()),
             ]
         )
         return application
@@ -112,6 +122,8 @@ class Server:
         try:
             if not _HOST.fullmatch(request.host):
                 raise web.HTTPBadRequest(text="the header Host names no host")
+            if self._sign_in is not None:
+                return await self._sign_in.answer(request, handler)
             request["principal"] = self._authentication.principal_of(request)
             response: web.StreamResponse = await handler(request)
             return response
@@ -121,7 +133,7 @@ class Server:
         except web.HTTPException as error:
             if error.status < 400:
                 raise
-            told = (hdrs.ALLOW, hdrs.WWW_AUTHENTICATE)
+            told = (hdrs.ALLOW, hdrs.RETRY_AFTER, hdrs.WWW_AUTHENTICATE)
             is_said = error.text and not error.text.startswith(f"{error.status}: ")
             detail = error.text if is_said else _HINTS.get(error.status, error.reason)
             headers = {str(name): error.headers[name] for name in told if name in error.headers}
@@ -131,6 +143,12 @@ class Server:
         except Exception:  # the edge: an internal error must not end other requests or reveal internals
             log.exception("%s %s failed", request.method, request.path)
             return _problem(500, problem(500, "internal error in the gateway: see its log (appbackplane logs)"))
+
+    async def _who_am_i(self, request: web.Request) -> web.Response:
+        principal = request["principal"]
+        groups = sorted({*self._access.groups_of(principal), *request.get("groups", ())})
+        body = _encode({"principal": principal, "groups": groups})
+        return web.Response(body=body, content_type=JSON, headers={hdrs.CACHE_CONTROL: "private, no-store"})
 
     async def _list_all(self, request: web.Request) -> web.Response:
         await self._mirror.refresh(is_thorough=True)
