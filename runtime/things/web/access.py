@@ -10,8 +10,7 @@ from appbackplane.transport.errors import BackplaneError, NotFound
 
 from ...permissions.access_control import AccessControl, denied
 from ...permissions.audit import AuditLog
-from ...permissions.permission_file import GuestLink, PermissionFile, Permissions
-from ...permissions.table import ClaimedGroups
+from ...permissions.permission_file import GuestLink, PermissionFile
 from ...process_config import PermissionPolicy
 from ..catalogue import CatalogueEntry
 
@@ -34,10 +33,6 @@ class Access:
         """The file of permissions."""
         return None if self._file is None else self._file.path
 
-    def claims_of(self, principal: str) -> ClaimedGroups | None:
-        """The claimed groups of a signed-in user, as the file has them."""
-        return None if self._file is None else self._contents(self._file).claimed.get(principal)
-
     def groups_of(self, principal: str) -> list[str]:
         """The groups that a user is in now, by the operator or by claim, sorted."""
         return [] if self._file is None else self._file.table(self._unix_s()).groups_of(principal, self._unix_s())
@@ -51,7 +46,9 @@ class Access:
         """The guest link whose token has this SHA-256, in hexadecimal digits."""
         if self._file is None:
             return None
-        return self._contents(self._file).link_of(digest, self._unix_s())
+        now_s = self._unix_s()
+        self._file.table(now_s)
+        return self._file.contents.link_of(digest, now_s)
 
     def permits(self, principal: str, entry: CatalogueEntry, kind: str = "", name: str = "") -> bool:
         """Whether a user may use an affordance; without a `kind`: any of the thing, and so may know of it."""
@@ -68,7 +65,3 @@ class Access:
             if any(self.permits(principal, entry, other, name) for other in KINDS_OF[group]):
                 return denied(principal, kind, name, entry.id)
         return NotFound(f"{entry.id} has no {name!r} in its {group}")
-
-    def _contents(self, file: PermissionFile) -> Permissions:
-        file.table(self._unix_s())  # looks whether it has changed
-        return file.contents

@@ -247,8 +247,8 @@ class OpenIdSignIn:
     # -- ends and claims ----------------------------------------------------------------------------------------------
 
     async def _sweep(self) -> None:
-        """End the sessions whose time is over, until the task is cancelled. An open stream keeps its session in use."""
-        while True:
+        """End the sessions whose time is over, until the gateway stops. An open stream keeps its session in use."""
+        while not self._stopping.is_set():
             await pause(self._stopping, SWEEP_S)
             now_s = self._unix_s()
             for credential in self._reading:
@@ -273,19 +273,15 @@ class OpenIdSignIn:
             return
         async with self._writing:
             wanted = {user: self._credentials.claims_of(user, self._name) for user in users}
-            changed = {user: claims for user, claims in wanted.items() if self._access.claims_of(user) != claims}
-            if not changed:
-                return
             now_s = self._unix_s()
 
             def apply(contents: Permissions) -> Permissions:
-                for user, claims in changed.items():
+                for user, claims in wanted.items():
                     contents = with_claims(contents, user, claims, now_s)
                 return contents
 
-            await self._change_claims(apply)
-            for user, claims in changed.items():
-                if self._audit is not None:
+            if await self._change_claims(apply) and self._audit is not None:
+                for user, claims in wanted.items():
                     self._audit.changed(now_s, user, "claim groups", [] if claims is None else claims.groups)
 
     async def _forget_claims(self) -> None:
@@ -293,19 +289,21 @@ class OpenIdSignIn:
         with suppress(BackplaneError):  # it is logged, and they end by themselves
             await self._change_claims(lambda contents: without_claims_by(contents, self._name))
 
-    async def _change_claims(self, function: Callable[[Permissions], Permissions]) -> None:
+    async def _change_claims(self, function: Callable[[Permissions], Permissions]) -> bool:
+        """Change the file, and wait until every process knows it. False: there is nothing to change. Raises `Unavailable`."""
         path = self._access.file
         if path is None:
-            return
+            return False
         try:
             contents = await asyncio.to_thread(read, path)
             if function(contents) == contents:
-                return
+                return False
             await asyncio.to_thread(change, path, lambda contents: (function(contents), None))
         except BackplaneError as error:
             log.error("the groups of signed-in users are not written down: %s", error)
             raise Unavailable("the gateway cannot write down the groups of its users: see its log") from None
         await pause(self._stopping, LOOK_AGAIN_S)  # the longest that a backplane takes to see it
+        return True
 
     # -- HTTP ---------------------------------------------------------------------------------------------------------
 
