@@ -120,13 +120,12 @@ class PermissionTable:
     def of(self, principal: str) -> list[Permission]:
         """The permissions of a principal and of the groups that it is in. Those of a claimed group end when the claim does."""
         found = list(self._by_who.get(principal, ()))
-        groups = self._groups.get(principal, ())
-        for group in groups:
+        for group in self._groups.get(principal, ()):
             found += self._by_who.get(group, ())
         claimed = self._claimed.get(principal, _NO_CLAIM)
         for name in claimed.groups:
             group = f"{GROUP}{name}"
-            if group not in groups:
+            if group not in self._groups.get(principal, ()):
                 found += [_ending(each, claimed.until) for each in self._by_who.get(group, ())]
         return found
 

@@ -217,6 +217,18 @@ MUTATIONS = (
     sign_in(
         "userinfo of another user counts", "openid.py", 'if info and info.get("sub") != claims["sub"]:', "if False:"
     ),
+    sign_in(
+        "a second request overtakes the groups",
+        "openid.py",
+        "elif (task := self._tasks.get(found)) is not None:",
+        "elif False and (task := self._tasks.get(found)):",
+    ),
+    sign_in(
+        "a sign-out that is given up leaves its groups",
+        "openid.py",
+        "            await asyncio.shield(task)\n        except",
+        "            await task\n        except",
+    ),
     claim("a claimed group does not end", "table.py", "_ending(each, claimed.until)", "each"),
     claim("claims of others are lost", "claims.py", "if each.until > now_s and name != user", "if False"),
     claim("a claim that has ended is kept", "claims.py", "if each.until > now_s and name != user", "if name != user"),

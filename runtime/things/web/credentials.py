@@ -52,12 +52,12 @@ class Credentials:
         found.used_s = now_s
         return found
 
-    def add_session(self, digest: str, user: OpenIdUser, now_s: float) -> list[Credential]:
-        """Begin a session. Returns the credentials that end for it. Raises `Unavailable`: too many are signed in."""
+    def add_session(self, digest: str, user: OpenIdUser, now_s: float) -> tuple[Credential, list[Credential]]:
+        """Begin a session. Returns it, and the credentials that end for it. Raises `Unavailable`: too many are signed in."""
         return self._add(Credential(digest, user, now_s + SESSION_S, IDLE_S, now_s), now_s)
 
-    def add_token(self, digest: str, user: OpenIdUser, now_s: float) -> list[Credential]:
-        """Remember a verified token until it expires. Returns the credentials that end for it. Raises `Unavailable`."""
+    def add_token(self, digest: str, user: OpenIdUser, now_s: float) -> tuple[Credential, list[Credential]]:
+        """Remember a verified token until it expires. Returns it, and those that end for it. Raises `Unavailable`."""
         return self._add(Credential(digest, user, user.until_s, float("inf"), now_s), now_s)
 
     def end(self, credential: Credential) -> None:
@@ -85,7 +85,7 @@ class Credentials:
         newest = max(credentials, key=lambda each: each.user.issued_s)
         return ClaimedGroups(newest.user.groups, newest.until_s, by) if newest.user.groups else None
 
-    def _add(self, credential: Credential, now_s: float) -> list[Credential]:
+    def _add(self, credential: Credential, now_s: float) -> tuple[Credential, list[Credential]]:
         before = self._by_digest.get(credential.digest)
         ended = [] if before is None else [before]
         of_user = self._of_user.get(credential.user.principal, [])
@@ -99,4 +99,4 @@ class Credentials:
             self.end(each)
         self._by_digest[credential.digest] = credential
         self._of_user.setdefault(credential.user.principal, []).append(credential)
-        return ended
+        return credential, ended

@@ -80,8 +80,12 @@ class Gateway(Component):
     def _sign_in(self, authentication: Authentication, access: Access) -> OpenIdSignIn | None:
         if self._openid is None:
             return None
-        from .openid import OpenIdSignIn  # needs PyJWT, and takes 50 ms
-
+        try:
+            from .openid import OpenIdSignIn  # 50 ms, only where users sign in
+        except ModuleNotFoundError as error:
+            if error.name != "jwt":
+                raise
+            raise ModuleNotFoundError("openid needs PyJWT: pip install 'appbackplane[web]'", name="jwt") from error
         platform, (settings, secret) = self._platform, self._openid
         audit = None if platform.permissions is None else AuditLog(platform.permissions.audit)
         return OpenIdSignIn(

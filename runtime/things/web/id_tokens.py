@@ -141,7 +141,8 @@ def is_complete(claims: Mapping[str, Any], settings: OpenIdSettings) -> bool:
 def _signing_key(key: Any) -> PyJWK | None:
     if not isinstance(key, dict) or key.get("use", "sig") != "sig":
         return None
-    algorithm = ALGORITHM_OF.get((str(key.get("kty")), key.get("crv")))
+    curve = key.get("crv")
+    algorithm = ALGORITHM_OF.get((str(key.get("kty")), None if curve is None else str(curve)))
     if algorithm is None or key.get("alg", algorithm) != algorithm:
         return None
     public = {name: value for name, value in key.items() if name in ("kty", "crv", "n", "e", "x", "y")}
@@ -182,7 +183,9 @@ def _groups_of(claims: Mapping[str, Any], settings: OpenIdSettings) -> tuple[str
     groups = [said] if isinstance(said, str) else said
     if not isinstance(groups, list | tuple) or not all(isinstance(each, str) for each in groups):
         raise TokenRejected(f"the claim {settings.groups_claim} is no list of names")
-    if len(groups) > GROUPS_MAX or any(not 0 < len(each) <= NAME_CHARS_MAX for each in groups):
+    if len(groups) > GROUPS_MAX or any(
+        not 0 < len(each) <= NAME_CHARS_MAX or not each.isprintable() for each in groups
+    ):
         raise TokenRejected(
             f"the claim {settings.groups_claim} has more than {GROUPS_MAX} names, or one that is too long"
         )

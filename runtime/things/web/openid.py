@@ -71,6 +71,8 @@ class OpenIdSignIn:
         #: The requests under way of each credential that only read: they end with it.
         self._reading: dict[Credential, set[asyncio.Task[Any]]] = {}
         self._writing = asyncio.Lock()
+        #: The writing under way, by the credential that waits for it, or by itself.
+        self._tasks: dict[Credential | asyncio.Task[None], asyncio.Task[None]] = {}
 
     @asynccontextmanager
     async def running(self, stopping: asyncio.Event) -> AsyncIterator[None]:
@@ -84,6 +86,7 @@ class OpenIdSignIn:
                 yield
             finally:
                 sweeping.cancel()
+                await asyncio.gather(*self._tasks.values(), return_exceptions=True)
                 await self._forget_claims()
 
     def routes(self) -> list[web.RouteDef]:
@@ -160,9 +163,8 @@ class OpenIdSignIn:
         secret = secrets.token_urlsafe(32)
         former = self._session_of(request)
         now_s = self._unix_s()
-        ended = [] if former is None else [former]
-        ended += self._credentials.add_session(_session_digest(secret), user, now_s)
-        await self._settle(ended, user.principal)
+        session, ended = self._credentials.add_session(_session_digest(secret), user, now_s)
+        await self._settle(ended if former is None else [*ended, former], session)
         response = _redirect(f"{self._root(request).rstrip('/')}{attempt.next}")
         self._set_cookie(request, response, _SESSION, secret, SESSION_S)
         self._set_cookie(request, response, _ATTEMPT, "", 0.0)
@@ -195,23 +197,20 @@ class OpenIdSignIn:
     async def _credential_of_token(self, request: web.Request, token: str) -> Credential:
         digest = digest_of(token)
         found = self._credentials.find(digest, self._unix_s())
-        if found is not None:
-            return found
-        self._limit.check(request)
-        try:
-            user = user_of(await self._claims_of(token), self._settings)
-        except TokenRejected as error:
-            self._limit.failed(request)
-            log.info("a token is refused: %s", error)
-            raise unauthorized() from None
-        now_s = self._unix_s()
-        found = self._credentials.find(digest, now_s)  # another request may have come with it
         if found is None:
-            ended = self._credentials.add_token(digest, user, now_s)
-            await self._settle(ended, user.principal)
-            found = self._credentials.find(digest, self._unix_s())
+            self._limit.check(request)
+            try:
+                user = user_of(await self._claims_of(token), self._settings)
+            except TokenRejected as error:
+                self._limit.failed(request)
+                log.info("a token is refused: %s", error)
+                raise unauthorized() from None
+            found = self._credentials.find(digest, self._unix_s())  # another request may have come with it
         if found is None:
-            raise unauthorized()
+            found, ended = self._credentials.add_token(digest, user, self._unix_s())
+            await self._settle(ended, found)
+        elif (task := self._tasks.get(found)) is not None:  # its groups are being written
+            await asyncio.shield(task)
         return found
 
     async def _user_of_code(self, query: Mapping[str, str], attempt: SignInAttempt) -> OpenIdUser:
@@ -258,12 +257,13 @@ class OpenIdSignIn:
             except BackplaneError as error:
                 log.warning("%s", error)
 
-    async def _settle(self, ended: Iterable[Credential], principal: str | None = None) -> None:
-        """End the requests of credentials that have ended, and write down the groups of their users, and of `principal`.
+    async def _settle(self, ended: Iterable[Credential], added: Credential | None = None) -> None:
+        """End the requests of credentials that have ended, and write down the groups of their users, and of the one `added`.
 
-        After it every backplane knows them. Raises `Unavailable` if they cannot be written.
+        After it every backplane knows them. It goes on if the request that waits for it is given up. Raises `Unavailable` if
+        they cannot be written; then the one that was added has ended.
         """
-        users = set() if principal is None else {principal}
+        users = set() if added is None else {added.user.principal}
         for credential in ended:
             self._credentials.end(credential)
             for task in self._reading.get(credential, ()):
@@ -271,6 +271,18 @@ class OpenIdSignIn:
             users.add(credential.user.principal)
         if self._access.file is None or not users:
             return
+        task = asyncio.create_task(self._write(users))
+        self._tasks[added or task] = task
+        task.add_done_callback(lambda _: self._tasks.pop(added or task))
+        try:
+            await asyncio.shield(task)
+        except Unavailable:
+            if added is not None:
+                self._credentials.end(added)
+            raise
+
+    async def _write(self, users: set[str]) -> None:
+        """Write down the groups of these users."""
         async with self._writing:
             wanted = {user: self._credentials.claims_of(user, self._name) for user in users}
             now_s = self._unix_s()
@@ -280,9 +292,12 @@ class OpenIdSignIn:
                     contents = with_claims(contents, user, claims, now_s)
                 return contents
 
-            if await self._change_claims(apply) and self._audit is not None:
-                for user, claims in wanted.items():
-                    self._audit.changed(now_s, user, "claim groups", [] if claims is None else claims.groups)
+            if not await self._change_claims(apply):
+                return
+        if self._audit is not None:
+            for user, claims in wanted.items():
+                self._audit.changed(now_s, user, "claim groups", [] if claims is None else claims.groups)
+        await pause(self._stopping, LOOK_AGAIN_S)  # the longest that a backplane takes to see it
 
     async def _forget_claims(self) -> None:
         """Remove the claims that this gateway has written: its sessions do not outlive its process."""
@@ -290,7 +305,7 @@ class OpenIdSignIn:
             await self._change_claims(lambda contents: without_claims_by(contents, self._name))
 
     async def _change_claims(self, function: Callable[[Permissions], Permissions]) -> bool:
-        """Change the file, and wait until every process knows it. False: there is nothing to change. Raises `Unavailable`."""
+        """Change the file. False: there is nothing to change. Raises `Unavailable`."""
         path = self._access.file
         if path is None:
             return False
@@ -302,7 +317,6 @@ class OpenIdSignIn:
         except BackplaneError as error:
             log.error("the groups of signed-in users are not written down: %s", error)
             raise Unavailable("the gateway cannot write down the groups of its users: see its log") from None
-        await pause(self._stopping, LOOK_AGAIN_S)  # the longest that a backplane takes to see it
         return True
 
     # -- HTTP ---------------------------------------------------------------------------------------------------------

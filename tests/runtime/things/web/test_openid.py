@@ -432,3 +432,66 @@ def test_claims_of_a_gateway_that_has_died_are_removed(tmp_path: Path) -> None:
 
     run(tmp_path, test)
     assert read(tmp_path / "permissions.json").claimed == {}
+
+
+def test_groups_that_cannot_be_written_down_sign_nobody_in(tmp_path: Path) -> None:
+    """A user would have no groups; and the answer says nothing of files."""
+
+    async def test(web: Setting) -> None:
+        web.provider.claims = {"groups": ["family"]}
+        callback = await web.callback()
+        web.path.write_text("{")
+        assert (await web.get(callback))[:2] == (
+            599,
+            "the gateway cannot write down the groups of its users: see its log",
+        )
+        token = web.provider.id_token(sub="ben", groups=["staff"])
+        for _ in range(2):
+            assert (await web.get("/whoami", **bearer(token)))[0] == 599
+        web.path.unlink()
+        assert (await web.get("/whoami", **bearer(token)))[0] == 200
+        assert set(read(web.path).claimed) == {"ben"}
+
+    run(tmp_path, test)
+
+
+def test_requests_at_once_with_a_new_token_all_have_its_groups(tmp_path: Path) -> None:
+    """The second must not overtake the writing that the first waits for."""
+
+    async def test(web: Setting) -> None:
+        token = web.provider.id_token(sub="ben", groups=["staff"])
+
+        async def claimed() -> set[str]:
+            assert (await web.get("/whoami", **bearer(token)))[0] == 200
+            return set(read(web.path).claimed)
+
+        assert await asyncio.gather(*(claimed() for _ in range(5))) == [{"ben"}] * 5
+
+    run(tmp_path, test)
+
+
+def test_a_sign_out_that_is_given_up_ends_the_claims_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A browser closes its connection when its window is closed."""
+    writing, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def to_thread(function: Any, *arguments: Any) -> Any:
+        writing.set()
+        await goes_on.wait()
+        return function(*arguments)
+
+    async def test(web: Setting) -> None:
+        web.provider.claims = {"groups": ["family"]}
+        await web.sign_in()
+        monkeypatch.setattr(asyncio, "to_thread", to_thread)
+        request = asyncio.create_task(web.ask("POST", "/sign-out", SAME))
+        await writing.wait()
+        request.cancel()
+        assert (await web.get("/whoami"))[0] == 401
+        assert read(web.path).claimed
+        goes_on.set()
+        while read(web.path).claimed:
+            await asyncio.sleep(0)
+
+    run(tmp_path, test)

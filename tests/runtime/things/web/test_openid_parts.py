@@ -102,6 +102,7 @@ def test_a_signed_token_names_its_user_and_groups(kid: str) -> None:
         {"groups": [str(number) for number in range(GROUPS_MAX + 1)]},
         {"groups": ["x" * 201]},
         {"groups": [""]},
+        {"groups": ["\ud800"]},
     ],
 )
 def test_a_token_with_wrong_claims_is_refused(changes: dict[str, Any]) -> None:
@@ -172,7 +173,16 @@ def test_without_a_key_id_there_is_one_key_or_none() -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"use": "enc"}, {"alg": "RS512"}, {"alg": "PS256"}, {"kty": "EC"}, {"n": "AQAB"}, {"n": None}, {"kty": None}],
+    [
+        {"use": "enc"},
+        {"alg": "RS512"},
+        {"alg": "PS256"},
+        {"kty": "EC"},
+        {"n": "AQAB"},
+        {"n": None},
+        {"kty": None},
+        {"crv": []},
+    ],
 )
 def test_keys_that_do_not_sign_are_left_out(changes: dict[str, Any]) -> None:
     """Of another purpose, of another algorithm, or malformed; the others go on."""
@@ -337,9 +347,9 @@ def test_nobody_uses_up_the_sessions_of_all(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(credentials_module, "CREDENTIALS_MAX", OF_USER_MAX + 1)
     table = Credentials()
     for number in range(OF_USER_MAX):
-        assert table.add_session(str(number), user(), NOW + number) == []
+        assert table.add_session(str(number), user(), NOW + number)[1] == []
     assert table.find("0", NOW + 100) is not None
-    ended = table.add_session("new", user(), NOW + 101)
+    _, ended = table.add_session("new", user(), NOW + 101)
     assert [each.digest for each in ended] == ["1"] and ended[0].is_ended and table.find("1", NOW + 101) is None
     table.add_session("ben", user("ben"), NOW)
     with pytest.raises(Unavailable):
