@@ -72,6 +72,18 @@ def http(breaks: str, file: str, text: str, replacement: str) -> Mutation:
     )
 
 
+def sign_in(breaks: str, file: str, text: str, replacement: str) -> Mutation:
+    """One way to let somebody in, or to keep somebody in."""
+    tests = (f"{TESTS}/web/test_openid_parts.py", f"{TESTS}/web/test_openid.py")
+    return Mutation("things", f"{WEB}/{file}", text, replacement, breaks, tests)
+
+
+def claim(breaks: str, file: str, text: str, replacement: str) -> Mutation:
+    """One way to give a group too much."""
+    tests = ("tests/runtime/permissions/test_claims.py",)
+    return Mutation("things", f"runtime/permissions/{file}", text, replacement, breaks, tests)
+
+
 MUTATIONS = (
     directory_web(
         "each user sees all", "directory_api.py", 'return self._visible(request["principal"], whole)', "return whole"
@@ -391,4 +403,72 @@ MUTATIONS = (
         "        self._waiting.pop(connection, None)\n\n    def has_answered",
         "        pass\n\n    def has_answered",
     ),
+    sign_in("a token for another is ours", "id_tokens.py", "if settings.client_id not in audience:", "if False:"),
+    sign_in(
+        "azp is not looked at",
+        "id_tokens.py",
+        "if len(audience) == 1 else None) != settings",
+        "if True else None) is False and settings",
+    ),
+    sign_in(
+        "a token of another issuer counts", "id_tokens.py", 'if claims.get("iss") != settings.issuer:', "if False:"
+    ),
+    sign_in(
+        "a nonce may be replayed", "id_tokens.py", 'if nonce is not None and claims.get("nonce") != nonce:', "if False:"
+    ),
+    sign_in("tokens do not expire", "id_tokens.py", "(value <= now_s - SKEW_S)", "False"),
+    sign_in("keys for encryption sign", "id_tokens.py", ' or key.get("use", "sig") != "sig"', ""),
+    sign_in("a logout signs in", "id_tokens.py", ' or "events" in claims', ""),
+    sign_in("anybody's email counts", "id_tokens.py", 'claims.get("email_verified") is not True', "False"),
+    sign_in("a user may be called local", "id_tokens.py", "if name in _RESERVED or", "if"),
+    sign_in("a state counts twice", "sign_in_attempts.py", " or attempt.state in self._used", ""),
+    sign_in(
+        "a seal is not checked",
+        "sign_in_attempts.py",
+        "hmac.compare_digest(tag, _tag(body.encode(), self._key))",
+        "True",
+    ),
+    sign_in("a sign-in leads elsewhere", "sign_in_attempts.py", ' and "//" not in path', ""),
+    sign_in(
+        "a session does not become idle",
+        "credentials.py",
+        "min(self.until_s, self.used_s + self.idle_s)",
+        "self.until_s",
+    ),
+    sign_in(
+        "a session never ends",
+        "credentials.py",
+        "min(self.until_s, self.used_s + self.idle_s)",
+        "self.used_s + self.idle_s",
+    ),
+    sign_in("one user takes all sessions", "credentials.py", "len(of_user) >= OF_USER_MAX", "False"),
+    sign_in(
+        "a guesser locks good users out", "failed_attempts.py", "if digest and digest in self._right:", "if False:"
+    ),
+    sign_in(
+        "a page of another site may send a form",
+        "openid.py",
+        "            self._expect_same_origin(request)\n",
+        "            pass\n",
+    ),
+    sign_in("streams outlive their session", "openid.py", "                task.cancel()\n", "                pass\n"),
+    sign_in(
+        "userinfo of another user counts", "openid.py", 'if info and info.get("sub") != claims["sub"]:', "if False:"
+    ),
+    sign_in(
+        "a second request overtakes the groups",
+        "openid.py",
+        "elif (task := self._tasks.get(found)) is not None:",
+        "elif False and (task := self._tasks.get(found)):",
+    ),
+    sign_in(
+        "a sign-out that is given up leaves its groups",
+        "openid.py",
+        "            await asyncio.shield(task)\n        except",
+        "            await task\n        except",
+    ),
+    claim("a claimed group does not end", "table.py", "_ending(each, claimed.until)", "each"),
+    claim("claims of others are lost", "claims.py", "if each.until > now_s and name != user", "if False"),
+    claim("a claim that has ended is kept", "claims.py", "if each.until > now_s and name != user", "if name != user"),
+    web("other hosts are listened to", "gateway.py", "    if not is_loopback:", "    if False:"),
 )

@@ -1,5 +1,5 @@
-"""Things, judged by others: node-wot as a client, the validators of the Thing Description Playground, and the test-suite for
-directories of wot-discovery-testing. By `scripts/long things`.
+"""Things, judged by others: node-wot as a client, the validators of the Thing Description Playground, the test-suite for
+directories of wot-discovery-testing, and oidc-provider, which signs users in. By `scripts/long things`.
 
 They come from npm and GitHub; where a program that they need is missing, or they cannot be fetched, the tests are skipped with
 that reason.
@@ -12,6 +12,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tests.figures import LONG
 
 from .conftest import System
 from .test_directory import OPEN_TOML, lamp
+from .test_sign_in import SECRET_NAME, Browser, family_reads, gateway_with
 from .test_things import LAMP, TOKEN, Web, house_up
 
 pytestmark = [LONG, pytest.mark.xdist_group("judges")]
@@ -30,6 +32,7 @@ EVENTS = 200
 DIRECTORY_ASSERTIONS = 47
 #: Assertions that the best published directory fulfils.
 BEST_PUBLISHED = 83
+USER = f"{LAMP}/properties/user"
 #: Seconds for npm, and for a judge.
 INSTALL_S, JUDGE_S = 600, 300
 
@@ -145,3 +148,36 @@ def test_no_assertion_of_the_playground_fails_for_the_directory(judges: Path) ->
     assert found["failed"] == [] and found["passed_count"] > 100
     for report in found["reports"]:
         assert (report["schema"], report["additional"]) == ("passed", "passed")
+
+
+@contextmanager
+def oidc_provider(judges: Path, secret: str) -> Iterator[str]:
+    """The npm package, which signs Ada of the family in; its issuer."""
+    process = subprocess.Popen(
+        ["node", "oidc_provider.mjs", "things", secret],
+        cwd=judges,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        yield process.stdout.readline().strip()
+    finally:
+        process.stdin.close()
+        process.stdout.close()
+        process.wait(JUDGE_S)
+
+
+@pytest.mark.usefixtures("_no_ignored_interrupt")
+def test_oidc_provider_signs_a_browser_in(judges: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With PKCE, a client secret, an `iss` in its answer, and the email and groups from userinfo, as certified providers do."""
+    monkeypatch.setenv(SECRET_NAME, "a secret: with/signs")
+    with oidc_provider(judges, "a secret: with/signs") as issuer, gateway_with(issuer, user_claim="email") as system:
+        family_reads(system)
+        browser = Browser(system)
+        assert browser.sign_in() == {"principal": "ada@house.example", "groups": ["family"]}
+        assert browser.ask("GET", USER).body == "ada@house.example by web"
+        assert browser.ask("POST", "/sign-out", Sec_Fetch_Site="same-origin").status == 204
+        assert browser.ask("GET", USER).status == 401

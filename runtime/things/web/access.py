@@ -30,6 +30,15 @@ class Access:
             self._control = AccessControl(self._file, policy.operators, unix_s, AuditLog(policy.audit))
 
     @property
+    def file(self) -> Path | None:
+        """The file of permissions."""
+        return None if self._file is None else self._file.path
+
+    def groups_of(self, principal: str) -> list[str]:
+        """The groups that a user is in now, by the operator or by claim, sorted."""
+        return [] if self._file is None else self._file.table(self.unix_s()).groups_of(principal, self._unix_s())
+
+    @property
     def is_limited(self) -> bool:
         """Whether users need permissions."""
         return self._control is not None

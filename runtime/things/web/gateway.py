@@ -5,17 +5,20 @@ from __future__ import annotations
 import importlib.util
 import ipaddress
 import logging
+import os
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from appbackplane.transport.errors import FailedPrecondition
 
 from ...objects.component import Component
 from ...objects.operation import operation
+from ...permissions.audit import AuditLog
 from ..directory.registration_file import RegistrationFile, registration_path
+from .openid_settings import openid_settings
 
 if TYPE_CHECKING:
     from aiohttp.web import AbstractRouteDef
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 
 try:
     from .access import Access
-    from .authentication import Authentication
+    from .authentication import AttemptLimit, Authentication
     from .cross_origin import checked_origins
     from .server import Server, ServerThread
     from .tls import loaded, self_signed
@@ -34,6 +37,9 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         f"the gateway needs {error.name}: pip install 'appbackplane[web]'", name=error.name
     ) from error
+
+if TYPE_CHECKING:
+    from .openid import OpenIdSignIn
 
 #: Seconds that requests under way have when the gateway stops, and that the end of its thread is waited for.
 CLOSE_S, STOP_S = 1.0, 3.0
@@ -50,6 +56,7 @@ class Gateway(Component):
     the directory at `base`, by DNS-SD. origins: sites whose pages may use the gateway, such as "https://app.example".
     tokens: name of each user to the SHA-256 of their bearer token, in hexadecimal digits. anonymous: serve requests without a
     token, with the principal "anonymous". A request with an unknown token gets 401, and so does one without a token otherwise.
+    openid: the provider that signs users in (openid_settings.py).
     """
 
     def __init__(
@@ -64,6 +71,7 @@ class Gateway(Component):
         tls: str = "",
         insecure: bool = False,
         origins: Sequence[str] = (),
+        openid: Mapping[str, Any] | None = None,
     ) -> None:
         if base and not (base.startswith(("http://", "https://")) and base.endswith("/")):
             raise ValueError(f"base = {base!r}: expected an address with a slash at its end: https://things.example/")
@@ -90,6 +98,7 @@ class Gateway(Component):
         self._origins = checked_origins(origins)
         self._tokens = _by_digest(tokens or {})
         self._anonymous = anonymous
+        self._openid = None if openid is None else openid_settings(openid, os.environ)
         self._socket: socket.socket | None = None
         self._thread: ServerThread | None = None
 
@@ -130,16 +139,33 @@ class Gateway(Component):
         if self._tls is not None:
             log.info("%s: the certificate's SHA-256 fingerprint is %s", self.address(), self._tls.fingerprint)
         access = Access(platform.permissions, lambda: platform.unix_ns() / 1e9)
+        limit = AttemptLimit(lambda: platform.unix_ns() / 1e9, is_proxied=bool(self._base))
         authentication = Authentication(
-            self._tokens, anonymous=self._anonymous, link_of=access.link_of, origins=self._origins
+            self._tokens, anonymous=self._anonymous, link_of=access.link_of, origins=self._origins, limit=limit
         )
         server = Server(
             platform.run_dir, authentication, access, registrations, platform.unix_ns, base=self._base,
             tls=None if self._tls is None else self._tls.context, origins=self._origins, routes=self.routes,
-            announcement=announcement,
+            announcement=announcement, sign_in=self._sign_in(authentication, access),
         )  # fmt: skip
         self._thread = ServerThread(server, listening, f"{self.name}.http", CLOSE_S)
         self._thread.start()
+
+    def _sign_in(self, authentication: Authentication, access: Access) -> OpenIdSignIn | None:
+        if self._openid is None:
+            return None
+        try:
+            from .openid import OpenIdSignIn  # 50 ms, only where users sign in
+        except ModuleNotFoundError as error:
+            if error.name != "jwt":
+                raise
+            raise ModuleNotFoundError("openid needs PyJWT: pip install 'appbackplane[web]'", name="jwt") from error
+        platform, (settings, secret) = self._platform, self._openid
+        audit = None if platform.permissions is None else AuditLog(platform.permissions.audit)
+        return OpenIdSignIn(
+            settings, secret, authentication, access, lambda: platform.unix_ns() / 1e9, base=self._base, name=self.name,
+            audit=audit,
+        )  # fmt: skip
 
     def on_secondary(self) -> None:
         """Stop listening: another replica serves."""

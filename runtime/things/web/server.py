@@ -14,8 +14,8 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
-from typing import Any, Final, Protocol
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 from aiohttp import hdrs, web
@@ -32,13 +32,16 @@ from .compression import compress
 from .cross_origin import headers_for, is_preflight
 from .directory_api import DirectoryApi, everything
 from .directory_description import PROBLEM
-from .forms import description_of
+from .forms import JSON, description_of
 from .interactions import Interactions
 from .listener import HttpListener
 from .mirror import Mirror
 from .problems import problem, problem_of
 from .sharing_api import SharingApi
 from .streams import Streams
+
+if TYPE_CHECKING:
+    from .openid import OpenIdSignIn
 
 #: Largest body of a request, bytes: that of a property or of an action's input.
 BODY_BYTES_MAX: Final = 1 << 20
@@ -73,16 +76,18 @@ class Server:
         origins: Collection[str] = (),
         routes: RoutesMaker = lambda client: (),
         announcement: Announcing | None = None,
+        sign_in: OpenIdSignIn | None = None,
     ) -> None:
         """`system`: its run directory. `base`: the address under which clients reach the gateway, with a slash at its end; "":
         that of their request. `registrations` is closed when the server ends. `unix_ns`: the clock. `tls`: with the gateway's
         certificate. `origins`: sites whose pages may read the answers. `routes`: further ones. `announcement` runs beside the
-        server.
+        server. `sign_in`: by OpenID.
         """
         self._announcement = announcement
         self._registrations = registrations
         self._unix_ns = unix_ns
         self._routes = routes
+        self._sign_in = sign_in
         self._system = system
         self._base = base
         self._authentication = authentication
@@ -94,7 +99,8 @@ class Server:
 
     async def serve(self, listening: socket.socket, stopping: asyncio.Event, limit_s: float) -> None:
         """Serve until `stopping` is set; requests under way then have `limit_s` seconds."""
-        async with await connect_async(self._system, timeout=30.0) as client:
+        sign_in = nullcontext() if self._sign_in is None else self._sign_in.running(stopping)
+        async with await connect_async(self._system, timeout=30.0) as client, sign_in:
             self._mirror = mirror = Mirror(client, self._access)
             self._interactions = Interactions(mirror, self._epoch)
             self._streams = Streams(mirror, self._epoch)
@@ -148,6 +154,8 @@ class Server:
                 web.delete(f"{thing}/actions/{{name}}/{{number}}", interactions.cancel_action),
                 web.get(f"{thing}/{{kind:properties|events}}/{{name}}/stream", self._streams.open),
                 *self._sharing.routes(),
+                web.get("/whoami", self._who_am_i),
+                *(() if self._sign_in is None else self._sign_in.routes()),
             ]
         )
         self._directory.add_routes(application)
@@ -179,6 +187,8 @@ class Server:
                 raise web.HTTPBadRequest(text="the header Host names no host")
             if self._origins and is_preflight(request.method, request.headers):
                 return web.Response(status=204)
+            if self._sign_in is not None:
+                return await self._sign_in.answer(request, handler)
             request["principal"] = self._authentication.principal_of(request)
             response: web.StreamResponse = await handler(request)
             return response
@@ -188,7 +198,7 @@ class Server:
         except web.HTTPException as error:
             if error.status < 400:
                 raise
-            told = (hdrs.ALLOW, hdrs.WWW_AUTHENTICATE)
+            told = (hdrs.ALLOW, hdrs.RETRY_AFTER, hdrs.WWW_AUTHENTICATE)
             is_said = error.text and not error.text.startswith(f"{error.status}: ")
             detail = error.text if is_said else _HINTS.get(error.status, error.reason)
             headers = {str(name): error.headers[name] for name in told if name in error.headers}
@@ -198,6 +208,12 @@ class Server:
         except Exception:  # the edge: an internal error must not end other requests or reveal internals
             log.exception("%s %s failed", request.method, request.path)
             return _problem(500, problem(500, "internal error in the gateway: see its log (appbackplane logs)"))
+
+    async def _who_am_i(self, request: web.Request) -> web.Response:
+        principal = request["principal"]
+        groups = sorted({*self._access.groups_of(principal), *request.get("groups", ())})
+        body = _encode({"principal": principal, "groups": groups})
+        return web.Response(body=body, content_type=JSON, headers={hdrs.CACHE_CONTROL: "private, no-store"})
 
     def _base_of(self, request: web.Request) -> str:
         return self._base or f"{request.scheme}://{request.host}/"
