@@ -63,7 +63,8 @@ class Authentication:
         limit: AttemptLimit | None = None,
     ) -> None:
         """`tokens`: users by the SHA-256 of their tokens, in hexadecimal digits. `anonymous`: whether others are served.
-        `link_of`: the guest link whose token has such a digest. `limit`: on failed attempts.
+        `link_of`: the guest link whose token has such a digest. `limit`: on failed attempts; without one
+        an address has a few in all.
         """
         self._tokens = tokens
         self.is_anonymous = anonymous
