@@ -127,9 +127,24 @@ class AsyncClient:
         self._expect_not_forked()
         spec = call_checks.asked(route, key, priority, timeout, arguments, keywords, idempotency_key, retry)
         if client_spans.SDK not in sys.modules:
-            return await self._call(spec)
+            return await self.request(spec)
         with client_spans.spanned(spec):
-            return await self._call(spec)
+            return await self.request(spec)
+
+    async def request(self, spec: CallSpec) -> Any:  # hot: scripts/bench call_rtt
+        """Make the call that a spec describes, and await its result. For gateways, which call on behalf of users: the spec's
+        `principal` is believed if this process is a backplane of the system.
+        """
+        stream = take_stream(spec)
+        if stream is not None:
+            return await call_with_stream(self, spec, stream)
+        future: asyncio.Future[Any] = self._loop.create_future()
+        id = await self._begin_patiently(spec, future)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._take_back(id)
+            raise
 
     def stream(
         self, route: str, /, *, key: str | None = None, priority: int | None = None,
@@ -229,6 +244,11 @@ class AsyncClient:
     def refused_here_count(self) -> int:
         """As `Client.refused_here_count`."""
         return self._session.core.throttle.refused_count
+
+    @property
+    def known_directory(self) -> Directory | None:
+        """The newest routing table that has come, without a look for a newer one; None: the system is not running."""
+        return self._session.directory
 
     async def directory(self) -> Directory:
         """The newest routing table: routes, topics, and the address of each backplane."""
@@ -387,18 +407,6 @@ class AsyncClient:
         except UnknownRoute:
             await self._fetch(spec.ends_ns)
             return self._begin(spec, token)
-
-    async def _call(self, spec: CallSpec) -> Any:  # hot: scripts/bench call_rtt
-        stream = take_stream(spec)
-        if stream is not None:
-            return await call_with_stream(self, spec, stream)
-        future: asyncio.Future[Any] = self._loop.create_future()
-        id = await self._begin_patiently(spec, future)
-        try:
-            return await future
-        except asyncio.CancelledError:
-            self._take_back(id)
-            raise
 
     def _begin(self, spec: CallSpec, token: object) -> int:  # hot: scripts/bench call_rtt
         self._expect_open()

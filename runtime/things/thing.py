@@ -23,8 +23,8 @@ from .description import Description, model_of
 #: Random id of this process in notifications. A gateway discards values whose process has been replaced.
 PROCESS: Final = os.urandom(8).hex()
 #: Methods of `Thing` that no subclass may replace, and settings that no affordance may have the name of.
-_OWN: Final = ("describe", "notify_all", "notify_changes")
-_SETTINGS: Final = ("title", "types", "context")
+_OWN: Final = ("describe", "notify_all", "notify_changes", "setters")
+_SETTINGS: Final = ("title", "types", "context", "place")
 log = logging.getLogger(__name__)
 
 
@@ -42,6 +42,8 @@ class Thing(AppObject):
     types: ClassVar[Sequence[str]] = ()
     #: IRIs of the prefixes in `types`, beside those of description.PREFIXES.
     context: ClassVar[Mapping[str, str]] = {}
+    #: Where it is, for searches: "ground floor, hall". Set in the class or the object.
+    place: str = ""
 
     #: Its affordances and its Thing Model; filled when the class is made.
     __affordances__: ClassVar[Affordances] = Affordances()
@@ -85,6 +87,12 @@ class Thing(AppObject):
         """The Thing Model of its class, with the id of this thing."""
         component = self._component
         return type(self).__model__ | {"id": id_of("" if component is None else component.component_name, self.key)}
+
+    @operation(priority=2, idempotent=True)
+    def setters(self) -> dict[str, str]:
+        """By property: the operation that writes it."""
+        affordances = type(self).__affordances__.properties.values()
+        return {each.name: each.setter for each in affordances if each.setter is not None}
 
     @operation(priority=2, idempotent=True)
     def notify_all(self) -> None:
@@ -136,7 +144,7 @@ def _access(cls: type[Thing]) -> dict[str, tuple[str, str]]:
         access[each.name] = ("read", each.name)
         if each.setter is not None:
             access[each.setter] = ("write", each.name)
-    return access | {"describe": ("", ""), "notify_all": (MANAGE, "")}
+    return access | {"describe": ("", ""), "setters": ("", ""), "notify_all": (MANAGE, "")}
 
 
 def _texts(cls: type[Thing]) -> Sequence[str]:

@@ -126,6 +126,7 @@ def _backplane(
         "pid": child.process.pid,
         "generation": child.process.generation,
         "restarts": child.process.restarts,
+        "deaths": child.history.deaths_count,
         "since": (now_ns - child.process.since_ns) / 1e9,
         "reason": child.history.reason,
         "components": {name: state.value for name, state in child.components.states.items()},

@@ -204,9 +204,10 @@ def _table(settings: msgspec.Struct | Mapping[str, msgspec.Struct] | None) -> di
 def _differences(
     backplane: str | None, old: msgspec.Struct, new: msgspec.Struct, takes: Mapping[str, Takes], prefix: str = ""
 ) -> Iterator[KeyChange]:
-    for field in msgspec.structs.fields(old):
-        key = f"{prefix}{field.encode_name}"
-        before, after = getattr(old, field.name), getattr(new, field.name)
+    # Each status compares. `msgspec.structs.fields` would evaluate all annotations of the class each time: 5 of 6 ms.
+    for name, key_name in zip(old.__struct_fields__, old.__struct_encode_fields__, strict=True):
+        key = f"{prefix}{key_name}"
+        before, after = getattr(old, name), getattr(new, name)
         if isinstance(before, LogSettings):
             yield from _differences(backplane, before, after, LOG_KEYS, f"{key}.")
         elif isinstance(before, RestartPolicy):
@@ -214,9 +215,9 @@ def _differences(
             yield from _differences(backplane, before, after, every, f"{key}.")
         elif isinstance(before, dict):
             for path, was, becomes in _entries(key, before, after):
-                yield KeyChange(backplane, path, was, becomes, takes[field.encode_name])
+                yield KeyChange(backplane, path, was, becomes, takes[key_name])
         elif before != after:
-            yield KeyChange(backplane, key, before, after, takes[field.encode_name])
+            yield KeyChange(backplane, key, before, after, takes[key_name])
 
 
 def _as_in_node(changes: Iterable[KeyChange], old: Config, new: Config) -> Iterator[KeyChange]:

@@ -85,7 +85,7 @@ def test_pages_import_only_what_is_public() -> None:
         "appbackplane.runtime.dispatcher.sources",
         "appbackplane.runtime.dispatcher.sources.sockets",
     }
-    public |= {"appbackplane.runtime.requests", "appbackplane.runtime.things"}
+    public |= {"appbackplane.runtime.requests", "appbackplane.runtime.things", "appbackplane.runtime.things.mashups"}
     public |= {"appbackplane.spark.replay", "appbackplane.spark.advice"}
     public |= {f"appbackplane.spark.{name}" for name in ("compaction", "datasource", "frames", "session")}
     public |= {"appbackplane.spark.jobs.operation_statistics"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-for folder in ("codesearch", "architectures", "architectures/station", "pipeline", "house_hub"):
+for folder in ("codesearch", "architectures", "architectures/station", "pipeline", "house_hub", "rfid", "sensors"):
     sys.path.insert(0, str(EXAMPLES / folder))
 
 

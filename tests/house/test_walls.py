@@ -31,6 +31,11 @@ DECIDERS = (
     "runtime.requests.instrumentation.described",
     "runtime.requests.instrumentation.interval",
     "supervisor.live.*",
+    "runtime.things.mashups.checks",
+    "runtime.things.mashups.deciding",
+    "runtime.things.mashups.hops",
+    "runtime.things.mashups.rule",
+    "runtime.things.mashups.run_log",
 )
 #: The ones in those rooms that do: few and dull.
 DOERS = (

@@ -77,7 +77,7 @@ def judge(mutations: list[Mutation], workers: int) -> int:
 
 
 def copy_to(tree: Path) -> None:
-    for part in (*PACKAGES, "tests", "pyproject.toml"):
+    for part in (*PACKAGES, "examples", "tests", "pyproject.toml"):
         source = ROOT / part
         if source.is_dir():
             shutil.copytree(source, tree / part, ignore=shutil.ignore_patterns("__pycache__"))

@@ -6,6 +6,7 @@ from tests.mutation.mutation import Mutation
 
 THINGS = "runtime/things"
 WEB = f"{THINGS}/web"
+MASHUPS = f"{THINGS}/mashups"
 TESTS = "tests/runtime/things"
 
 
@@ -14,6 +15,12 @@ def thing(breaks: str, file: str, text: str, replacement: str) -> Mutation:
     return Mutation(
         "things", f"{THINGS}/{file}", text, replacement, breaks, (f"{TESTS}/test_thing.py", f"{TESTS}/test_schemas.py")
     )
+
+
+def sensors(breaks: str, file: str, text: str, replacement: str) -> Mutation:
+    """One way to reckon a sensor network wrongly, in the example."""
+    tests = ("tests/examples/test_sensor_model.py", "tests/examples/test_sensor_things.py")
+    return Mutation("things", f"examples/sensors/sensornet/{file}", text, replacement, breaks, tests)
 
 
 def web(breaks: str, file: str, text: str, replacement: str) -> Mutation:
@@ -25,6 +32,43 @@ def web(breaks: str, file: str, text: str, replacement: str) -> Mutation:
         replacement,
         breaks,
         (f"{TESTS}/web/test_parts.py", f"{TESTS}/web/test_gateway.py"),
+    )
+
+
+def directory(breaks: str, file: str, text: str, replacement: str) -> Mutation:
+    """One way to lose, to leak or to misread a description."""
+    names = ("merge_patch", "registered_things", "searches", "validation")
+    tests = tuple(f"{TESTS}/directory/test_{name}.py" for name in names)
+    return Mutation("things", f"{THINGS}/directory/{file}", text, replacement, breaks, tests)
+
+
+def directory_web(breaks: str, file: str, text: str, replacement: str) -> Mutation:
+    """One way to tell a user of the directory what he must not know, or what has not happened."""
+    tests = (f"{TESTS}/web/test_directory_api.py", f"{TESTS}/web/test_findable.py")
+    return Mutation("things", f"{WEB}/{file}", text, replacement, breaks, tests)
+
+
+def system(breaks: str, file: str, text: str, replacement: str) -> Mutation:
+    """One way to tell something wrong of a backplane, or to let anybody restart it."""
+    tests = (f"{TESTS}/system/test_properties.py", f"{TESTS}/system/test_system_things.py")
+    return Mutation("things", f"{THINGS}/system/{file}", text, replacement, breaks, tests)
+
+
+def mashup(breaks: str, file: str, text: str, replacement: str) -> Mutation:
+    """One way to run a rule once too often, or never, or in silence."""
+    tests = tuple(f"{TESTS}/mashups/test_{each}.py" for each in ("deciding", "mashup", "toml_rules"))
+    return Mutation("things", f"{MASHUPS}/{file}", text, replacement, breaks, tests)
+
+
+def http(breaks: str, file: str, text: str, replacement: str) -> Mutation:
+    """One way to let in too many, or to answer what was not asked."""
+    return Mutation(
+        "things",
+        f"{WEB}/{file}",
+        text,
+        replacement,
+        breaks,
+        (f"{TESTS}/web/test_http_rules.py", f"{TESTS}/web/test_listener.py"),
     )
 
 
@@ -41,6 +85,81 @@ def claim(breaks: str, file: str, text: str, replacement: str) -> Mutation:
 
 
 MUTATIONS = (
+    directory_web(
+        "each user sees all", "directory_api.py", 'return self._visible(request["principal"], whole)', "return whole"
+    ),
+    directory_web(
+        "what is hidden is replaced",
+        "directory_api.py",
+        "        if before is None and id in self._registrations.by_id:\n",
+        "        if False:\n",
+    ),
+    directory_web(
+        "a registration shadows a thing of the system",
+        "directory_api.py",
+        "self._own.get(id) or self._registrations.by_id.get(id)",
+        "self._registrations.by_id.get(id) or self._own.get(id)",
+    ),
+    directory_web(
+        "the ids of queues are changes",
+        "directory_events.py",
+        "self._description(request, after, queue)",
+        'self._description(request, after, "")',
+    ),
+    directory_web("a page runs what a description has", "thing_page.py", '.replace("<", "\\\\u003c")', ""),
+    directory(
+        "a null of a patch is a value", "merge_patch.py", "            result.pop(name, None)\n", "            pass\n"
+    ),
+    directory(
+        "true counts as 1 in a patch", "merge_patch.py", "isinstance(old, bool) == isinstance(new, bool) and ", ""
+    ),
+    directory(
+        "a member that goes is in no patch",
+        "merge_patch.py",
+        "for name in before if name not in after",
+        "for name in ()",
+    ),
+    directory("a hidden change is an event", "changes.py", "    if not patch:\n", "    if False:\n"),
+    directory(
+        "an absolute time wins over a ttl",
+        "registered_things.py",
+        "        if ttl_s is not None:\n",
+        '        if ttl_s is not None and "expires" not in said:\n',
+    ),
+    directory(
+        "a registration expires too late",
+        "registered_things.py",
+        "self.expires_ns <= now_ns",
+        "self.expires_ns < now_ns",
+    ),
+    directory(
+        "a change makes it new", "registered_things.py", "now_ns if before is None else before.created_ns", "now_ns"
+    ),
+    directory(
+        "bytes of what is gone still count",
+        "registered_things.py",
+        "            self._bytes -= self.by_id.pop(change.before.id).size\n",
+        "            self.by_id.pop(change.before.id)\n",
+    ),
+    directory(
+        "what was deleted comes back",
+        "registration_file.py",
+        "        elif change.before is not None:\n",
+        "        elif False:\n",
+    ),
+    directory("a hidden property is found by its value", "attribute_search.py", "each.name in properties and ", ""),
+    directory("true is greater than 0", "attribute_search.py", " and not isinstance(value, bool)", ""),
+    directory(
+        "regular expressions run",
+        "jsonpath_search.py",
+        "            del self.function_extensions[name]\n",
+        "            pass\n",
+    ),
+    directory("comparisons cost nothing", "jsonpath_search.py", "        if self._steps < 0:\n", "        if False:\n"),
+    directory(
+        "a Thing Model is registered", "validation.py", '    elif "tm:ThingModel" in types:\n', "    elif False:\n"
+    ),
+    directory("a time that has passed is taken", "validation.py", "if left_ns <= 0:\n", "if left_ns < -now_ns:\n"),
     thing(
         "what was there already is told again", "thing.py", "if self._notified.get(each.name) != packed:", "if True:"
     ),
@@ -164,6 +283,125 @@ MUTATIONS = (
         "authentication.py",
         "        elif not scheme and self.is_anonymous:",
         "        elif not scheme:",
+    ),
+    system("an ordered restart is a death", "properties.py", "    if count > 0:", "    if now.reason:"),
+    system("a death is told for ever", "properties.py", "- (0 if before is None else before.deaths)", "- 0"),
+    system(
+        "a new process has the share of the old one",
+        "properties.py",
+        "is_same = entry.pid is not None and entry.pid == known.pid",
+        "is_same = True",
+    ),
+    system("a share that wavers is published", "properties.py", "abs(share - known.cpu) < CPU_STEP", "False"),
+    system("two answers of one heartbeat are compared", "properties.py", " if between_s > 0.1 else None", ""),
+    system(
+        "the time between answers is that between heartbeats",
+        "properties.py",
+        "passed_s + ages[0] - ages[1]",
+        "passed_s",
+    ),
+    system("a process that starts has started", "properties.py", "if now.is_registered and not", "if not"),
+    system("the youngest call counts", "status.py", "return max(ages +", "return min(ages +"),
+    system("anybody may restart", "system_things.py", "        if not self._may_act:\n", "        if False:\n"),
+    system(
+        "the things wait for their own end",
+        "system_things.py",
+        "        if backplane == self._host.backplane or",
+        "        if",
+    ),
+    system("the first look tells of starts", "system_things.py", "() if before is None else news_of", "news_of"),
+    system("statistics are asked for each second", "system_things.py", '"statistics": is_busy', '"statistics": True'),
+    system("nothing new is given all the same", "system_things.py", "self._given[name] and not news:", "None:"),
+    system("a rolling restart is that of one", "system_things.py", "[group if rolling else backplane]", "[backplane]"),
+    system("an error is an answer", "supervisor_client.py", "        if self.error is not None:", "        if False:"),
+    sensors("a node that has never woken is awake", "model.py", "self._sequence > 0 and not self.is_dead", "True"),
+    sensors(
+        "an empty battery feeds one more cycle",
+        "model.py",
+        "if self.charge_mas < self.cycle_mas:",
+        "if self.charge_mas < 0:",
+    ),
+    sensors("a dead node wakes again", "model.py", "            if node.is_dead:\n", "            if False:\n"),
+    sensors(
+        "losses depend on other nodes",
+        "model.py",
+        'Random(f"{plan.seed}/{number}")',
+        'Random(f"{plan.seed}/{plan.nodes}")',
+    ),
+    sensors("lost messages arrive", "nodes.py", "            if each.is_lost:\n", "            if False:\n"),
+    sensors("a sleeping node tells no age", "nodes.py", "now_ns - self._last.time_ns)", "0)"),
+    sensors(
+        "a counter that wraps has no rate", "rates.py", "if grown < 0 and self._wraps_at is not None:", "if False:"
+    ),
+    sensors(
+        "parts of a processor count twice", "host.py", '.startswith("package")', '.startswith(("package", "core"))'
+    ),
+    mashup("a key counts for nothing", "deciding.py", "cause.key is not None and self._is_taken(cause)", "False"),
+    mashup("a loop goes on", "deciding.py", "if cause.hops >= HOPS_MAX:", "if False:"),
+    mashup("a run adds no hop", "runner.py", "run.cause.hops + 1", "run.cause.hops"),
+    mashup("a restarted run goes on", "runner.py", "self._mashup._platform.interrupt(run.action)", "pass"),
+    mashup(
+        "a trigger that is held back prolongs nothing",
+        "deciding.py",
+        "(number, cause), now_ns + self.policy.debounce_ns",
+        "(number, cause), self._due_ns or now_ns + self.policy.debounce_ns",
+    ),
+    mashup(
+        "a skipped trigger begins a cooldown",
+        "deciding.py",
+        "        if not isinstance(effects[-1], SkipTrigger):\n",
+        "        if True:\n",
+    ),
+    mashup(
+        "what waits is forgotten", "deciding.py", "        if self._running or not self._queue:", "        if True:"
+    ),
+    mashup("a rule has the rights of its cause", "runner.py", "action.principal = spec.run_as", "pass"),
+    mashup("a client starts rules", "runner.py", 'if source.startswith("client:"):', "if False:"),
+    mashup("the first value is a change", "runner.py", "or seen is _UNKNOWN or seen == data", "or seen == data"),
+    mashup("what is repeated is a change", "runner.py", "or seen is _UNKNOWN or seen == data", "or seen is _UNKNOWN"),
+    mashup(
+        "a run that was interrupted is repeated", "runner.py", "if line.started is not None:", "if line.number == -1:"
+    ),
+    mashup("a torn record stays", "journal.py", "            os.ftruncate(self._file, at)\n", "            pass\n"),
+    mashup("what cannot be compared holds", "toml_rules.py", "            return False\n", "            return True\n"),
+    web(
+        "other hosts are listened to",
+        "gateway.py",
+        "if not is_loopback and not has_tls and not is_insecure:",
+        "if False:",
+    ),
+    http("anybody on the network is let in", "gateway.py", "if is_anonymous and not is_loopback:", "if False:"),
+    http(
+        "weak tags permit a write",
+        "conditional.py",
+        "_names(if_match, etag, is_weak=False)",
+        "_names(if_match, etag, is_weak=True)",
+    ),
+    http(
+        "two representations have one tag", "compression.py", "response.headers[hdrs.ETAG] = etag_of_gzip(etag)", "pass"
+    ),
+    http("a refusal of gzip is an acceptance", "compression.py", "return not is_refused", "return True"),
+    http(
+        "every origin may read", "cross_origin.py", "if origin not in origins or origin is None:", "if origin is None:"
+    ),
+    http("caches mix origins", "cross_origin.py", '{"Vary": "Origin"}', "{}"),
+    http(
+        "a mute client keeps its place",
+        "listener.py",
+        "            del self._waiting[connection]\n            connection.abort()\n            return True",
+        "            return False",
+    ),
+    http(
+        "a client that has its answer cannot make room",
+        "listener.py",
+        "if not self._is_accepting and self._retry is None:",
+        "if False:",
+    ),
+    http(
+        "a new request is the end of a long one",
+        "listener.py",
+        "        self._waiting.pop(connection, None)\n\n    def has_answered",
+        "        pass\n\n    def has_answered",
     ),
     sign_in("a token for another is ours", "id_tokens.py", "if settings.client_id not in audience:", "if False:"),
     sign_in(

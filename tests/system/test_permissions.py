@@ -17,6 +17,7 @@ from appbackplane.runtime.permissions.table import Permission
 from tests.waiting import wait_until
 
 from .conftest import System, short_folder, systems_in
+from .test_directory import lamp
 from .test_things import BRIGHTNESS, LAMP, OVERHEATED, TOML, Web
 
 BEN, GUEST = "ben-token", "guest-token"
@@ -75,6 +76,19 @@ def test_without_a_permission_there_is_nothing(house: System, path: Path) -> Non
         there, missing = (ben.ask(method, f"/things/{id}{rest}", body) for id in ("urn:dev:lamp-1", "urn:dev:lamp-9"))
         assert there.status == missing.status == 404
         assert json.dumps(there.body).replace("lamp-1", "lamp-9") == json.dumps(missing.body)
+
+
+def test_a_condition_tells_no_value_and_a_write_of_several_needs_leave_for_each(house: System, path: Path) -> None:
+    """Whoever may write without reading would find a value by guessing its tag; and of several none is written."""
+    ben, ada = Web(house, BEN), Web(house)
+    ada.ask("PUT", BRIGHTNESS, 12)
+    tag = ada.ask("GET", BRIGHTNESS).headers["ETag"]
+    permit(path, bens("write:brightness"))
+    wait_until(lambda: ben.ask("PUT", BRIGHTNESS, 13).status == 204, "Ben may not write")
+    assert [ben.ask("PUT", BRIGHTNESS, 14, If_Match=each).status for each in (tag, '"guess"', "*")] == [403] * 3
+    assert ben.ask("PUT", f"{LAMP}/properties", {"brightness": 15, "picture": "AAE="}).status == 404
+    assert ada.ask("GET", BRIGHTNESS).body == 13
+    assert ben.ask("PUT", f"{LAMP}/properties", {"brightness": 16}).status == 204
 
 
 def test_a_description_has_what_its_reader_may_use(house: System, path: Path) -> None:
@@ -145,3 +159,51 @@ def test_what_was_done_is_in_the_audit_log(house: System, path: Path) -> None:
     assert ("ben", "invoke double", "urn:dev:lamp-1") in [
         (each["who"], each["did"], each["thing"]) for each in lines if each["permitted"]
     ]
+
+
+def test_users_hand_on_what_they_have_and_take_it_back(house: System, path: Path) -> None:
+    """Over HTTP; nothing that they lack, and no token but once."""
+    ben, ada = Web(house, BEN), Web(house)
+    permit(path, bens("read:brightness", "share"))
+    wait_until(lambda: ben.ask("GET", LAMP).status == 200, "Ben does not see the lamp")
+    asked = {"who": "link", "things": ["urn:dev:lamp-1"], "access": ["read:brightness"], "seconds": 600}
+    for wrong in ({"access": ["invoke"]}, {"things": ["*"]}, {"things": ["urn:appbackplane:house:hall%2F2"]}):
+        refused = ben.ask("POST", "/permissions", asked | wrong)
+        assert (refused.status, refused.body["type"]) == (403, "urn:appbackplane:permission_denied")
+    for wrong in ({"seconds": -1}, {"access": []}, {"colour": 1}, {"who": 7}):
+        assert ben.ask("POST", "/permissions", asked | wrong).status == 400
+    given = ben.ask("POST", "/permissions", asked)
+    assert given.status == 201 and given.headers["Cache-Control"] == "no-store"
+    guest = Web(house, given.body["token"])
+    wait_until(lambda: guest.ask("GET", BRIGHTNESS).status == 200, "the guest's token is not known")
+    assert guest.ask("GET", "/permissions").body == []
+    assert guest.ask("POST", "/permissions", asked).status == 403
+    assert [each["id"] for each in ben.ask("GET", "/permissions").body] == [given.body["id"]]
+    assert [each["who"] for each in ada.ask("GET", "/permissions").body] == ["ben", given.body["who"]]
+    assert given.body["token"] not in path.read_text() and given.body["token"] not in Path(f"{path}.audit").read_text()
+    assert guest.ask("DELETE", f"/permissions/{given.body['id']}").status == 404
+    assert ben.ask("DELETE", f"/permissions/{given.body['id']}").status == 204
+    wait_until(lambda: guest.ask("GET", BRIGHTNESS).status == 401, "the guest's token is still known")
+
+
+def test_the_directory_tells_what_its_reader_may_know(house: System, path: Path) -> None:
+    """In lists, searches and events; and operators alone register."""
+    ada, ben = Web(house), Web(house, BEN)
+    for name in ("urn:dev:lamp-7", "urn:dev:lamp-8"):
+        assert ada.ask("PUT", f"/things/{name}", lamp(id=name)).status in (201, 204)
+    permit(path, bens("read:brightness", things=("urn:dev:lamp-1", "urn:dev:lamp-7")))
+    wait_until(lambda: ben.ask("GET", LAMP).status == 200, "Ben does not see the lamp")
+    for question in ("/things", "/search", "/search?text=lamp", "/search/jsonpath?query=$[*]"):
+        assert [each["id"] for each in ben.ask("GET", question).body] == ["urn:dev:lamp-1", "urn:dev:lamp-7"]
+    assert ben.ask("GET", "/things?limit=1&format=collection").body["total"] == 2
+    assert ben.ask("GET", "/search/jsonpath?query=$..user").body == []
+    hidden, missing = (ben.ask("GET", f"/things/urn:dev:lamp-{number}") for number in (8, 9))
+    assert (hidden.status, hidden.body["detail"].replace("lamp-8", "lamp-9")) == (404, missing.body["detail"])
+    for method, name in (("PUT", "urn:dev:lamp-7"), ("PUT", "urn:dev:lamp-8"), ("DELETE", "urn:dev:lamp-9")):
+        refused = ben.ask(method, f"/things/{name}", lamp(id=name))
+        assert (refused.status, "only operators may register" in refused.body["detail"]) == (403, True)
+    stream = ben.events("/events", 1)
+    next(stream)
+    assert ada.ask("DELETE", "/things/urn:dev:lamp-8").status == 204
+    assert ada.ask("DELETE", "/things/urn:dev:lamp-7").status == 204
+    assert [(event, data) for event, _, data in stream] == [("thing_deleted", {"id": "urn:dev:lamp-7"})]

@@ -62,6 +62,11 @@ class CallChanges:
             else:
                 callers += [(LOCAL, awaited) for awaited in self._cancel(action, now_ns)]
 
+    def interrupt(self, action: Action, now_ns: int) -> None:
+        """Cancel an action that nobody has called, such as one of a timer, with the calls that it awaits."""
+        for awaited in self._cancel(action, now_ns):
+            self.cancel(LOCAL, awaited, now_ns)
+
     def change_priority(self, peer: bytes, envelope: Envelope, now_ns: int) -> None:
         """The caller changes the priority of a call: a more urgent one waits for it, or no longer does (law 10)."""
         id, priority = envelope.id, envelope.priority

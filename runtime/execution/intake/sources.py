@@ -41,6 +41,7 @@ class AccessPort(Protocol):
         principal: str | None,
     ) -> int | None: ...  # fmt: skip
     def check_topic(self, topic: str, source: str, principal: str | None) -> None: ...
+    def permits(self, principal: str, id: str, types: tuple[str, ...], kind: str = "", name: str = "") -> bool: ...
 
 
 def access_of(config: ProcessConfig, clock: Clock) -> AccessPort | None:

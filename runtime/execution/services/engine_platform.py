@@ -53,6 +53,11 @@ class EnginePlatform:
         #: The system's run directory.
         self.run_dir = run_dir
 
+    def permits(self, principal: str | None, id: str, types: tuple[str, ...], kind: str, name: str) -> bool:
+        """Whether a principal may use an affordance of a thing. None: code of the system, which may use all."""
+        access = self._engine.access
+        return access is None or principal is None or access.permits(principal, id, types, kind, name)
+
     def later(
         self, component: Component, name: str, delay_ns: int, interval_ns: int, make: Callable[[], Action | None]
     ) -> Timer:
@@ -139,6 +144,12 @@ class EnginePlatform:
         """Set a signal: the action that awaits it goes on."""
         with self._lead:
             self._outgoing.set(signal, self.now_ns())
+
+    def interrupt(self, action: Action) -> None:
+        """`Cancelled` is raised where a coroutine of a component awaits something; the calls that it awaits are cancelled."""
+        with self._lead:
+            self._engine.changes.interrupt(action, self.now_ns())
+            self._poll_leader.notify()
 
     def has_work_above(self, worker: Worker) -> bool:
         """Whether any backplane has work of higher priority than the action of `worker`. Called by that action."""

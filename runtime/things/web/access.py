@@ -10,7 +10,7 @@ from appbackplane.transport.errors import BackplaneError, NotFound
 
 from ...permissions.access_control import AccessControl, denied
 from ...permissions.audit import AuditLog
-from ...permissions.permission_file import GuestLink, PermissionFile
+from ...permissions.permission_file import GuestLink, PermissionFile, Permissions
 from ...process_config import PermissionPolicy
 from ..catalogue import CatalogueEntry
 
@@ -22,8 +22,9 @@ class Access:
     """The permissions, as one gateway sees them. Without a policy every user may use all."""
 
     def __init__(self, policy: PermissionPolicy | None, unix_s: Callable[[], float]) -> None:
+        self.policy = policy
+        self.unix_s = unix_s
         self._file = None if policy is None else PermissionFile(policy.file)
-        self._unix_s = unix_s
         self._control: AccessControl | None = None
         if policy is not None and self._file is not None:
             self._control = AccessControl(self._file, policy.operators, unix_s, AuditLog(policy.audit))
@@ -35,24 +36,42 @@ class Access:
 
     def groups_of(self, principal: str) -> list[str]:
         """The groups that a user is in now, by the operator or by claim, sorted."""
-        return [] if self._file is None else self._file.table(self._unix_s()).groups_of(principal, self._unix_s())
+        return [] if self._file is None else self._file.table(self.unix_s()).groups_of(principal, self._unix_s())
 
     @property
     def is_limited(self) -> bool:
         """Whether users need permissions."""
         return self._control is not None
 
-    def link_of(self, digest: str) -> GuestLink | None:
-        """The guest link whose token has this SHA-256, in hexadecimal digits."""
+    @property
+    def path(self) -> Path:
+        """The file of the permissions, where there are any."""
+        assert self._file is not None
+        return self._file.path
+
+    def contents(self) -> Permissions | None:
+        """All permissions; None: every user may use all."""
         if self._file is None:
             return None
-        now_s = self._unix_s()
-        self._file.table(now_s)
-        return self._file.contents.link_of(digest, now_s)
+        self._file.table(self.unix_s())
+        return self._file.contents
+
+    def link_of(self, digest: str) -> GuestLink | None:
+        """The guest link whose token has this SHA-256, in hexadecimal digits."""
+        contents = self.contents()
+        return None if contents is None else contents.link_of(digest, self.unix_s())
+
+    def is_operator(self, principal: str) -> bool:
+        """Whether a user may do everything."""
+        return self._control is None or self._control.is_operator(principal)
 
     def permits(self, principal: str, entry: CatalogueEntry, kind: str = "", name: str = "") -> bool:
         """Whether a user may use an affordance; without a `kind`: any of the thing, and so may know of it."""
         return self._control is None or self._control.permits(principal, entry.id, entry.types, kind, name)
+
+    def permits_id(self, principal: str, id: str, types: tuple[str, ...]) -> bool:
+        """Whether a user may know of a thing that lives elsewhere, by its id and semantic types."""
+        return self._control is None or self._control.permits(principal, id, types, "", "")
 
     def refusal(self, principal: str, entry: CatalogueEntry, group: str, kind: str, name: str) -> BackplaneError | None:
         """The error for a user who may not use an affordance; None: he may.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from aiohttp import hdrs, web
@@ -60,15 +60,17 @@ class Authentication:
         *,
         anonymous: bool,
         link_of: Callable[[str], GuestLink | None] = lambda digest: None,
+        origins: Collection[str] = (),
         limit: AttemptLimit | None = None,
     ) -> None:
         """`tokens`: users by the SHA-256 of their tokens, in hexadecimal digits. `anonymous`: whether others are served.
-        `link_of`: the guest link whose token has such a digest. `limit`: on failed attempts; without one
-        an address has a few in all.
+        `link_of`: the guest link whose token has such a digest. `origins`: other sites whose pages are served without a token.
+        `limit`: on failed attempts; without one an address has a few in all.
         """
         self._tokens = tokens
         self.is_anonymous = anonymous
         self._link_of = link_of
+        self._origins = origins
         self.limit = AttemptLimit(lambda: 0.0) if limit is None else limit
 
     def principal_of(self, request: web.Request) -> str:
@@ -83,7 +85,7 @@ class Authentication:
                 return user
             self.limit.failed(request)
         elif not scheme and self.is_anonymous:
-            expect_local(request)
+            expect_local(request, self._origins)
             return "anonymous"
         raise unauthorized()
 
@@ -111,12 +113,14 @@ def digest_of(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def expect_local(request: web.Request) -> None:
+def expect_local(request: web.Request, origins: Collection[str] = ()) -> None:
     """Reject requests across sites in anonymous mode: DNS rebinding by the host, forged requests by their origin."""
     host = request.host
     name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
     if name not in _LOCAL:
         raise web.HTTPForbidden(text=f"without a token the gateway is reached as {' or '.join(_LOCAL)} alone")
     origin, site = request.headers.get(hdrs.ORIGIN), request.headers.get("Sec-Fetch-Site", "none")
+    if origin in origins:
+        return
     if (origin is not None and origin != f"{request.scheme}://{host}") or site not in ("none", "same-origin"):
         raise web.HTTPForbidden(text="a page of another site may send nothing here without a token")

@@ -82,7 +82,7 @@ class Mirror:
         time and with the same words, if there is none or `principal` may not know of it.
         """
         found = self._visible(id, principal)
-        directory = self.client._session.directory  # the newest that has come; None: the system is gone
+        directory = self.client.known_directory
         if found is not None and directory is not None and self.catalogue.is_current(found, directory):
             return found
         await self.refresh(is_thorough=False)

@@ -141,13 +141,13 @@ class Streams:
         if last_id is not None:
             known = number_of(last_id, self._epoch)
             if known is None:
-                opening += _lost_event(None)
+                opening += lost_event(None)
             else:
                 number = min(known, history.last)
         await response.prepare(request)
         if request.method == hdrs.METH_HEAD:
             return response
-        await _send(request, response, opening)
+        await send(request, response, opening)
         while True:
             part = bytearray()
             while len(part) < WRITE_BYTES_MAX and not stream.is_revoked:
@@ -155,14 +155,14 @@ class Streams:
                 if found is None:
                     break
                 if lost:
-                    part += _lost_event(lost)
+                    part += lost_event(lost)
                 if found.data is None:
-                    part += _lost_event(None)
+                    part += lost_event(None)
                 else:
                     part += b"id: %s\ndata: %s\n\n" % (event_id(self._epoch, found.number).encode(), found.data)
                 number = found.number
             if part:
-                await _send(request, response, bytes(part))
+                await send(request, response, bytes(part))
             elif history.is_closed or stream.is_revoked:
                 return response
             else:
@@ -170,14 +170,14 @@ class Streams:
                     async with asyncio.timeout(COMMENT_S):
                         await history.wait()
                 except TimeoutError:
-                    await _send(request, response, b":\n\n")
+                    await send(request, response, b":\n\n")
 
 
-def _lost_event(count: int | None) -> bytes:
+def lost_event(count: int | None) -> bytes:
     return b"event: lost\ndata: %s\n\n" % (b"null" if count is None else b"%d" % count)
 
 
-async def _send(request: web.Request, response: web.StreamResponse, data: bytes) -> None:
+async def send(request: web.Request, response: web.StreamResponse, data: bytes) -> None:
     """Write to a subscriber. Raises ConnectionError if it reads nothing, and ends its connection."""
     try:
         async with asyncio.timeout(WRITE_S):

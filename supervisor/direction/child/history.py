@@ -16,6 +16,8 @@ class ServiceHistory:
     reason: str | None = None
     #: It has not been up since it died.
     has_died: bool = False
+    #: How often it has died without an order, or could not be started.
+    deaths_count: int = 0
     #: When all its components had reached their targets; None: they have not.
     up_since_ns: int | None = None
     #: Any of its generations has been up.
@@ -33,6 +35,7 @@ class ServiceHistory:
     def die(self, reason: str) -> None:
         """Note that it died without an order."""
         self.reason, self.has_died = reason, True
+        self.deaths_count += 1
 
     def exited(self, now_ns: int) -> int:
         """Note that its process is dead. Returns how long it had been up, in ns; 0 if it never was."""

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from appbackplane.runtime import Component, PermissionDenied, operation
+from appbackplane.runtime.permissions.access_control import access_control_of
 from appbackplane.runtime.permissions.permission_file import Permissions, change
 from appbackplane.runtime.permissions.table import LOCAL_USER, Permission
 from appbackplane.runtime.process_config import PermissionPolicy
@@ -222,3 +223,20 @@ def test_writes_actions_and_refusals_are_in_the_audit_log(path: Path) -> None:
         ("ada", "invoke ring", True),
         ("eve", "read open", False),
     ]
+
+
+def test_another_node_needs_a_permission_of_its_own(path: Path) -> None:
+    """It calls for nobody whom this node could know; its key names it."""
+    node = "node:b/1f2e"
+    change(path, lambda _: (Permissions(permissions=(permission(node, "invoke"),)), None))
+    policy = PermissionPolicy(file=str(path), audit=f"{path}.audit", operators=(LOCAL_USER,))
+    control = access_control_of(policy, lambda: 0.0)
+    needed = (("invoke", "ring"),)
+    control.check("house", "front", None, needed, node, None)
+    for other in ("node:b/77ab", "node:c/1f2e"):
+        with pytest.raises(PermissionDenied, match=f"{other} may not invoke ring"):
+            control.check("house", "front", None, needed, other, None)
+    with pytest.raises(PermissionDenied):
+        control.check_topic("things.*", node, None)
+    control.check_topic("prices", node, None)
+    control.check_topic("things.*", "client:shell/7", None)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from appbackplane.runtime.permissions.table import GROUP, Permission, PermissionTable
+from tests.models.permission_model import may
 
 WHO = ("ada", "ben", "link:1", f"{GROUP}family", f"{GROUP}staff")
 PEOPLE = ("ada", "ben", "link:1", "eve")
@@ -35,25 +34,6 @@ def permissions(draw: st.DrawFn) -> Permission:
     )
 
 
-def slowly(
-    all: list[Permission], groups: dict[str, list[str]], who: str, id: str, types: tuple[str, ...], kind: str, name: str,
-    now: float,
-) -> tuple[bool, int | None]:  # fmt: skip
-    """The rule, read literally: whether somebody may, and how urgently."""
-    fitting = []
-    for each in all:
-        is_his = each.who == who or (each.who.startswith(GROUP) and who in groups.get(each.who.removeprefix(GROUP), []))
-        is_in_time = each.until is None or now < each.until
-        is_of_thing = any(fnmatchcase(id, pattern) for pattern in each.things) or bool(set(types) & set(each.types))
-        is_of_kind = kind == "" or any(one in (kind, f"{kind}:{name}") for one in each.access)
-        if is_his and is_in_time and is_of_thing and is_of_kind:
-            fitting.append(each)
-    if not fitting:
-        return False, None
-    caps = [each.priority for each in fitting]
-    return True, None if None in caps else min(cap for cap in caps if cap is not None)
-
-
 @given(
     st.lists(permissions(), max_size=6),
     st.dictionaries(st.sampled_from(["family", "staff"]), st.lists(st.sampled_from(PEOPLE), max_size=3)),
@@ -78,7 +58,7 @@ def test_decisions_are_those_of_the_rule(
     table = PermissionTable(all, groups)
     for who, id, types, kind, name, now in sorted(asked, key=lambda each: each[-1]):
         found = table.decide(who, id, tuple(types), kind, name, now)
-        expected, priority = slowly(all, groups, who, id, tuple(types), kind, name, now)
+        expected, priority = may(all, groups, who, id, tuple(types), kind, name, now)
         assert (found.until_s > now) == expected
         if expected:
             assert found.priority == priority

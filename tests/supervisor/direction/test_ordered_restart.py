@@ -123,6 +123,19 @@ def test_one_that_was_given_up_is_started_with_a_fresh_history() -> None:
     assert world.processes["first"].generation == 4
 
 
+def test_deaths_are_counted_and_ordered_restarts_are_not() -> None:
+    """The reason of an old death is kept, so it does not tell whether the last end was one."""
+    world = up_world()
+    history = world.director.children["second"].history
+    world.die("second", -9)
+    world.do_what_is_asked()
+    assert history.deaths_count == 1
+    caller = world.order_restart("second")
+    world.do_what_is_asked()
+    assert answer(world, caller) == {"second": 3}
+    assert (history.deaths_count, history.reason) == (1, "killed by signal 9: its last line")
+
+
 def test_started_again_after_its_end_it_is_what_its_type_says_from_then_on() -> None:
     """One order is for one start: a temporary one that goes down later with another that died stays away."""
     world = up_world(policies={"first": policy(strategy="one_for_all"), "third": policy(type="temporary")})
