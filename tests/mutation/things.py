@@ -470,5 +470,4 @@ MUTATIONS = (
     claim("a claimed group does not end", "table.py", "_ending(each, claimed.until)", "each"),
     claim("claims of others are lost", "claims.py", "if each.until > now_s and name != user", "if False"),
     claim("a claim that has ended is kept", "claims.py", "if each.until > now_s and name != user", "if name != user"),
-    web("other hosts are listened to", "gateway.py", "    if not is_loopback:", "    if False:"),
 )

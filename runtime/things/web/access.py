@@ -36,7 +36,7 @@ class Access:
 
     def groups_of(self, principal: str) -> list[str]:
         """The groups that a user is in now, by the operator or by claim, sorted."""
-        return [] if self._file is None else self._file.table(self.unix_s()).groups_of(principal, self._unix_s())
+        return [] if self._file is None else self._file.table(self.unix_s()).groups_of(principal, self.unix_s())
 
     @property
     def is_limited(self) -> bool:
