@@ -65,7 +65,7 @@ class Authentication:
     ) -> None:
         """`tokens`: users by the SHA-256 of their tokens, in hexadecimal digits. `anonymous`: whether others are served.
         `link_of`: the guest link whose token has such a digest. `origins`: other sites whose pages are served without a token.
-        `limit`: on failed attempts.
+        `limit`: on failed attempts; without one an address has a few in all.
         """
         self._tokens = tokens
         self.is_anonymous = anonymous

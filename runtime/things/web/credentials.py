@@ -54,11 +54,11 @@ class Credentials:
 
     def add_session(self, digest: str, user: OpenIdUser, now_s: float) -> tuple[Credential, list[Credential]]:
         """Begin a session. Returns it, and the credentials that end for it. Raises `Unavailable`: too many are signed in."""
-        return self._add(Credential(digest, user, now_s + SESSION_S, IDLE_S, now_s), now_s)
+        return self._add(Credential(digest, user, now_s + SESSION_S, IDLE_S, now_s))
 
     def add_token(self, digest: str, user: OpenIdUser, now_s: float) -> tuple[Credential, list[Credential]]:
         """Remember a verified token until it expires. Returns it, and those that end for it. Raises `Unavailable`."""
-        return self._add(Credential(digest, user, user.until_s, float("inf"), now_s), now_s)
+        return self._add(Credential(digest, user, user.until_s, float("inf"), now_s))
 
     def end(self, credential: Credential) -> None:
         """End a credential, if it has not ended."""
@@ -85,16 +85,14 @@ class Credentials:
         newest = max(credentials, key=lambda each: each.user.issued_s)
         return ClaimedGroups(newest.user.groups, newest.until_s, by) if newest.user.groups else None
 
-    def _add(self, credential: Credential, now_s: float) -> tuple[Credential, list[Credential]]:
+    def _add(self, credential: Credential) -> tuple[Credential, list[Credential]]:
         before = self._by_digest.get(credential.digest)
         ended = [] if before is None else [before]
         of_user = self._of_user.get(credential.user.principal, [])
         if before is None and len(of_user) >= OF_USER_MAX:
             ended.append(min(of_user, key=lambda each: each.used_s))
         elif before is None and len(self._by_digest) >= CREDENTIALS_MAX:
-            ended = self.end_expired(now_s)
-            if len(self._by_digest) >= CREDENTIALS_MAX:
-                raise Unavailable(f"{CREDENTIALS_MAX:,} users are signed in: try again later", retry_after=60.0)
+            raise Unavailable(f"{CREDENTIALS_MAX:,} users are signed in: try again later", retry_after=60.0)
         for each in ended:
             self.end(each)
         self._by_digest[credential.digest] = credential

@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from appbackplane.runtime.permissions.permission_file import read
+from appbackplane.runtime.permissions.permission_file import change, read
 from appbackplane.runtime.permissions.table import ClaimedGroups
 from appbackplane.runtime.process_config import PermissionPolicy
 from appbackplane.runtime.things.web import openid_provider
@@ -474,12 +474,16 @@ def test_a_sign_out_that_is_given_up_ends_the_claims_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A browser closes its connection when its window is closed."""
-    writing, goes_on = asyncio.Event(), asyncio.Event()
+    writing, goes_on, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def to_thread(function: Any, *arguments: Any) -> Any:
         writing.set()
-        await goes_on.wait()
-        return function(*arguments)
+        try:
+            await goes_on.wait()
+            return function(*arguments)
+        finally:
+            if function is change or not goes_on.is_set():
+                ended.set()
 
     async def test(web: Setting) -> None:
         web.provider.claims = {"groups": ["family"]}
@@ -491,7 +495,7 @@ def test_a_sign_out_that_is_given_up_ends_the_claims_all_the_same(
         assert (await web.get("/whoami"))[0] == 401
         assert read(web.path).claimed
         goes_on.set()
-        while read(web.path).claimed:
-            await asyncio.sleep(0)
+        await ended.wait()
+        assert read(web.path).claimed == {}
 
     run(tmp_path, test)
