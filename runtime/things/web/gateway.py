@@ -111,7 +111,15 @@ class Gateway(Component):
         return ()
 
     def on_primary(self) -> None:
-        """Listen. Raises OSError if the address is in use, and `FailedPrecondition` if registrations cannot be kept."""
+        """Listen. Raises OSError if the address is in use, `FailedPrecondition` if registrations cannot be kept, and ValueError
+        if there can be no self-signed certificate.
+        """
+        platform = self._platform
+        if self._is_self_signed:
+            log_folder = (Path(platform.run_dir) / "log").resolve()
+            file = Path(self._certificate or log_folder.with_name(f"{log_folder.name}.gateway.pem"))
+            self._tls = self_signed(file)
+            log.info("self-signed certificate: %s", file)
         family = socket.AF_INET6 if ":" in self._host_name else socket.AF_INET
         try:
             listening = socket.create_server((self._host_name, self._port), family=family)
@@ -120,7 +128,6 @@ class Gateway(Component):
                 error.errno, f"listen = {self._listen!r}: {error.strerror}: give the gateway another port"
             ) from None
         self._socket = listening
-        platform = self._platform
         try:
             registrations = RegistrationFile(registration_path(platform.run_dir, self.component_name))
         except FailedPrecondition:
@@ -131,11 +138,6 @@ class Gateway(Component):
             from .announcement import Announcement, instance_of  # zeroconf takes 0.1 s to import, and few need it
 
             announcement = Announcement(self._base, instance_of(Path(platform.run_dir).name, socket.gethostname()))
-        if self._is_self_signed:
-            log_folder = (Path(platform.run_dir) / "log").resolve()
-            file = Path(self._certificate or log_folder.with_name(f"{log_folder.name}.gateway.pem"))
-            self._tls = self_signed(file)
-            log.info("self-signed certificate: %s", file)
         if self._tls is not None:
             log.info("%s: the certificate's SHA-256 fingerprint is %s", self.address(), self._tls.fingerprint)
         access = Access(platform.permissions, lambda: platform.unix_ns() / 1e9)
