@@ -50,7 +50,7 @@ class AuditLog:
         self._append(line | ({"refusals_omitted": omitted} if omitted else {}))
 
     def changed(self, now_s: float, principal: str, did: str, subject: Any) -> None:
-        """The permissions were changed: `did` is "share" or "revoke", `subject` the permission or link."""
+        """The permissions were changed: `did` is "share", "revoke" or "claim groups"; `subject`: permission, link or groups."""
         self._append({"at": now_s, "who": principal, "did": did, "subject": subject})
 
     def _append(self, line: dict[str, Any]) -> None:

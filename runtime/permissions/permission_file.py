@@ -19,7 +19,7 @@ import msgspec
 
 from appbackplane.transport.errors import CallerError, FailedPrecondition, Status
 
-from .table import GROUP, PERMISSIONS_MAX, Permission, PermissionTable
+from .table import GROUP, PERMISSIONS_MAX, ClaimedGroups, Permission, PermissionTable
 
 #: A look costs 2 us; a tenth of the second within which a revocation holds.
 LOOK_AGAIN_S: Final = 0.1
@@ -49,16 +49,19 @@ class GuestLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 
 class Permissions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The contents of the file."""
+    """The contents of the file. groups: members by name. claimed: by user, the groups that an OpenID provider claims."""
 
     permissions: tuple[Permission, ...] = ()
     groups: dict[str, tuple[str, ...]] = {}
     links: tuple[GuestLink, ...] = ()
+    claimed: dict[str, ClaimedGroups] = {}
 
     def check(self) -> None:
         """Raise ValueError, with the first problem."""
         if len(self.permissions) > PERMISSIONS_MAX or len(self.links) > PERMISSIONS_MAX:
             raise ValueError(f"more than {PERMISSIONS_MAX:,} permissions or links: revoke those that nobody needs")
+        if len(self.claimed) > PERMISSIONS_MAX:
+            raise ValueError(f"claimed: more than {PERMISSIONS_MAX:,} users are signed in with groups: try again later")
         seen: set[str] = set()
         for each in self.permissions:
             problem = each.problem()
@@ -70,7 +73,10 @@ class Permissions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
     def members_of(self, who: str) -> tuple[str, ...]:
         """The principals that a permission's `who` means."""
-        return self.groups.get(who.removeprefix(GROUP), ()) if who.startswith(GROUP) else (who,)
+        if not who.startswith(GROUP):
+            return (who,)
+        group = who.removeprefix(GROUP)
+        return *self.groups.get(group, ()), *(user for user, each in self.claimed.items() if group in each.groups)
 
     def link_of(self, digest: str, now_s: float) -> GuestLink | None:
         """The link whose token has this digest, if it has not expired."""
@@ -118,7 +124,7 @@ class PermissionFile:
         except PermissionFileError as error:
             log.error("%s; until it is mended, nothing is permitted but to operators", error)
             self.contents = Permissions()
-        self._table = PermissionTable(self.contents.permissions, self.contents.groups)
+        self._table = PermissionTable(self.contents.permissions, self.contents.groups, self.contents.claimed)
 
 
 def read(path: Path) -> Permissions:

@@ -38,7 +38,8 @@ def shared(
     if permission.until is not None and permission.until <= now_s:
         raise InvalidArgument("it would have ended already: give a time in the future")
     if permission.by not in operators:
-        permission = _handed_on(PermissionTable(contents.permissions, contents.groups), permission, types, now_s)
+        table = PermissionTable(contents.permissions, contents.groups, contents.claimed)
+        permission = _handed_on(table, permission, types, now_s)
     links = contents.links if link is None else (*contents.links, msgspec.structs.replace(link, until=permission.until))
     return msgspec.structs.replace(contents, permissions=(*contents.permissions, permission), links=links), permission
 
@@ -90,7 +91,7 @@ def _backed(
     count = -1
     while count != len(backed):
         count = len(backed)
-        table = PermissionTable(backed, contents.groups)
+        table = PermissionTable(backed, contents.groups, contents.claimed)
         backed += [each for each in left if each not in backed and _may_be_given(table, each, types, now_s)]
     return [each for each in left if each in backed]
 

@@ -68,6 +68,19 @@ class Permission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         return not kind or kind in self.access or f"{kind}:{name}" in self.access
 
 
+class ClaimedGroups(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The groups of a signed-in user, as an OpenID provider claims them. until: Unix time in seconds at which they end. by: the
+    gateway where the user is signed in.
+    """
+
+    groups: tuple[_Name, ...]
+    until: float
+    by: str = ""
+
+
+_NO_CLAIM: Final = ClaimedGroups((), _NEVER)
+
+
 @lru_cache(PERMISSIONS_MAX)
 def _pattern(things: str) -> re.Pattern[str]:
     return re.compile(".*".join(re.escape(part) for part in things.split("*")), re.DOTALL)
@@ -88,9 +101,12 @@ class PermissionTable:
     """All permissions of a system, at one time."""
 
     def __init__(
-        self, permissions: Iterable[Permission] = (), groups: Mapping[str, Collection[str]] | None = None
+        self,
+        permissions: Iterable[Permission] = (),
+        groups: Mapping[str, Collection[str]] | None = None,
+        claimed: Mapping[str, ClaimedGroups] | None = None,
     ) -> None:
-        """`groups`: the members of each."""
+        """`groups`: the members of each. `claimed`: by user, the groups that the user is in beside them for a time."""
         self._by_who: dict[str, list[Permission]] = {}
         for each in permissions:
             self._by_who.setdefault(each.who, []).append(each)
@@ -98,14 +114,28 @@ class PermissionTable:
         for group, members in (groups or {}).items():
             for member in members:
                 self._groups.setdefault(member, []).append(f"{GROUP}{group}")
+        self._claimed = claimed or {}
         self._known: dict[tuple[str, str, str, str, tuple[str, ...]], AccessDecision] = {}
 
     def of(self, principal: str) -> list[Permission]:
-        """The permissions of a principal and of the groups that it is in."""
+        """The permissions of a principal and of the groups that it is in. Those of a claimed group end when the claim does."""
         found = list(self._by_who.get(principal, ()))
         for group in self._groups.get(principal, ()):
             found += self._by_who.get(group, ())
+        claimed = self._claimed.get(principal, _NO_CLAIM)
+        for name in claimed.groups:
+            group = f"{GROUP}{name}"
+            if group not in self._groups.get(principal, ()):
+                found += [_ending(each, claimed.until) for each in self._by_who.get(group, ())]
         return found
+
+    def groups_of(self, principal: str, now_s: float) -> list[str]:
+        """The names of the groups that a principal is in, sorted."""
+        found = {group.removeprefix(GROUP) for group in self._groups.get(principal, ())}
+        claimed = self._claimed.get(principal, _NO_CLAIM)
+        if claimed.until > now_s:
+            found.update(claimed.groups)
+        return sorted(found)
 
     def decide(
         self, principal: str, id: str, types: tuple[str, ...], kind: str, name: str, now_s: float
@@ -138,3 +168,10 @@ class PermissionTable:
         return AccessDecision(
             until_s, None if None in priorities else min(each for each in priorities if each is not None)
         )
+
+
+def _ending(permission: Permission, until: float) -> Permission:
+    """The permission, which ends at `until` at the latest."""
+    return msgspec.structs.replace(
+        permission, until=until if permission.until is None else min(until, permission.until)
+    )

@@ -34,6 +34,7 @@ class CatalogueEntry:
     model: Mapping[str, Any]
     setters: Mapping[str, str]
     is_replicated: bool = False
+    place: str = ""
 
 
 class Catalogue:
@@ -108,6 +109,6 @@ class Catalogue:
                 types = tuple(each for each in model.get("@type", ()) if each != "tm:ThingModel")
                 things[id] = CatalogueEntry(
                     id, component, key, backplane, generation, said["process"], types, model,
-                    said["setters"][kind], is_replicated=is_replica,
+                    said["setters"][kind], is_replicated=is_replica, place=said.get("places", {}).get(id, ""),
                 )  # fmt: skip
         self.things = things

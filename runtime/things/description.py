@@ -15,6 +15,10 @@ from .affordances import Affordances
 Description = dict[str, Any]
 
 TD_CONTEXT: Final = "https://www.w3.org/2022/wot/td/v1.1"
+#: That of the first version.
+TD_CONTEXT_2019: Final = "https://www.w3.org/2019/wot/td/v1"
+#: Member of a description that tells where the thing is.
+PLACE: Final = "schema:containedInPlace"
 #: Vocabularies that a class may use in `types` without an entry in its `context`.
 PREFIXES: Final = {
     "saref": "https://saref.etsi.org/core/",

@@ -24,7 +24,7 @@ from .description import Description, model_of
 PROCESS: Final = os.urandom(8).hex()
 #: Methods of `Thing` that no subclass may replace, and settings that no affordance may have the name of.
 _OWN: Final = ("describe", "notify_all", "notify_changes", "setters")
-_SETTINGS: Final = ("title", "types", "context")
+_SETTINGS: Final = ("title", "types", "context", "place")
 log = logging.getLogger(__name__)
 
 
@@ -42,6 +42,8 @@ class Thing(AppObject):
     types: ClassVar[Sequence[str]] = ()
     #: IRIs of the prefixes in `types`, beside those of description.PREFIXES.
     context: ClassVar[Mapping[str, str]] = {}
+    #: Where it is, for searches: "ground floor, hall". Set in the class or the object.
+    place: str = ""
 
     #: Its affordances and its Thing Model; filled when the class is made.
     __affordances__: ClassVar[Affordances] = Affordances()

@@ -12,6 +12,6 @@ _NAMES = (
     "dispatcher_accessor", "requests", "requests_indexing", "requests_optimiser", "pubsub", "streams", "uneven", "fairness",
     "overload", "overload_curve", "architectures", "batching", "flows", "lanes", "contexts", "dataflow", "traces", "large",
     "log_call", "many_objects", "spawn", "startup", "restart", "idle", "executor", "operator_view", "replay", "spark_read",
-    "spark_stats", "spark_latency", "things",
+    "spark_stats", "spark_latency", "things", "things_subscribers",
 )  # fmt: skip
 CASES: list[Case] = [import_module(f".{name}", __package__).CASE for name in _NAMES]

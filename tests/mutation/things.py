@@ -35,6 +35,19 @@ def web(breaks: str, file: str, text: str, replacement: str) -> Mutation:
     )
 
 
+def directory(breaks: str, file: str, text: str, replacement: str) -> Mutation:
+    """One way to lose, to leak or to misread a description."""
+    names = ("merge_patch", "registered_things", "searches", "validation")
+    tests = tuple(f"{TESTS}/directory/test_{name}.py" for name in names)
+    return Mutation("things", f"{THINGS}/directory/{file}", text, replacement, breaks, tests)
+
+
+def directory_web(breaks: str, file: str, text: str, replacement: str) -> Mutation:
+    """One way to tell a user of the directory what he must not know, or what has not happened."""
+    tests = (f"{TESTS}/web/test_directory_api.py", f"{TESTS}/web/test_findable.py")
+    return Mutation("things", f"{WEB}/{file}", text, replacement, breaks, tests)
+
+
 def system(breaks: str, file: str, text: str, replacement: str) -> Mutation:
     """One way to tell something wrong of a backplane, or to let anybody restart it."""
     tests = (f"{TESTS}/system/test_properties.py", f"{TESTS}/system/test_system_things.py")
@@ -55,7 +68,106 @@ def mashup(breaks: str, file: str, text: str, replacement: str) -> Mutation:
     return Mutation("things", f"{MASHUPS}/{file}", text, replacement, breaks, tests)
 
 
+def http(breaks: str, file: str, text: str, replacement: str) -> Mutation:
+    """One way to let in too many, or to answer what was not asked."""
+    return Mutation(
+        "things",
+        f"{WEB}/{file}",
+        text,
+        replacement,
+        breaks,
+        (f"{TESTS}/web/test_http_rules.py", f"{TESTS}/web/test_listener.py"),
+    )
+
+
+def sign_in(breaks: str, file: str, text: str, replacement: str) -> Mutation:
+    """One way to let somebody in, or to keep somebody in."""
+    tests = (f"{TESTS}/web/test_openid_parts.py", f"{TESTS}/web/test_openid.py")
+    return Mutation("things", f"{WEB}/{file}", text, replacement, breaks, tests)
+
+
+def claim(breaks: str, file: str, text: str, replacement: str) -> Mutation:
+    """One way to give a group too much."""
+    tests = ("tests/runtime/permissions/test_claims.py",)
+    return Mutation("things", f"runtime/permissions/{file}", text, replacement, breaks, tests)
+
+
 MUTATIONS = (
+    directory_web(
+        "each user sees all", "directory_api.py", 'return self._visible(request["principal"], whole)', "return whole"
+    ),
+    directory_web(
+        "what is hidden is replaced",
+        "directory_api.py",
+        "        if before is None and id in self._registrations.by_id:\n",
+        "        if False:\n",
+    ),
+    directory_web(
+        "a registration shadows a thing of the system",
+        "directory_api.py",
+        "self._own.get(id) or self._registrations.by_id.get(id)",
+        "self._registrations.by_id.get(id) or self._own.get(id)",
+    ),
+    directory_web(
+        "the ids of queues are changes",
+        "directory_events.py",
+        "self._description(request, after, queue)",
+        'self._description(request, after, "")',
+    ),
+    directory_web("a page runs what a description has", "thing_page.py", '.replace("<", "\\\\u003c")', ""),
+    directory(
+        "a null of a patch is a value", "merge_patch.py", "            result.pop(name, None)\n", "            pass\n"
+    ),
+    directory(
+        "true counts as 1 in a patch", "merge_patch.py", "isinstance(old, bool) == isinstance(new, bool) and ", ""
+    ),
+    directory(
+        "a member that goes is in no patch",
+        "merge_patch.py",
+        "for name in before if name not in after",
+        "for name in ()",
+    ),
+    directory("a hidden change is an event", "changes.py", "    if not patch:\n", "    if False:\n"),
+    directory(
+        "an absolute time wins over a ttl",
+        "registered_things.py",
+        "        if ttl_s is not None:\n",
+        '        if ttl_s is not None and "expires" not in said:\n',
+    ),
+    directory(
+        "a registration expires too late",
+        "registered_things.py",
+        "self.expires_ns <= now_ns",
+        "self.expires_ns < now_ns",
+    ),
+    directory(
+        "a change makes it new", "registered_things.py", "now_ns if before is None else before.created_ns", "now_ns"
+    ),
+    directory(
+        "bytes of what is gone still count",
+        "registered_things.py",
+        "            self._bytes -= self.by_id.pop(change.before.id).size\n",
+        "            self.by_id.pop(change.before.id)\n",
+    ),
+    directory(
+        "what was deleted comes back",
+        "registration_file.py",
+        "        elif change.before is not None:\n",
+        "        elif False:\n",
+    ),
+    directory("a hidden property is found by its value", "attribute_search.py", "each.name in properties and ", ""),
+    directory("true is greater than 0", "attribute_search.py", " and not isinstance(value, bool)", ""),
+    directory(
+        "regular expressions run",
+        "jsonpath_search.py",
+        "            del self.function_extensions[name]\n",
+        "            pass\n",
+    ),
+    directory("comparisons cost nothing", "jsonpath_search.py", "        if self._steps < 0:\n", "        if False:\n"),
+    directory(
+        "a Thing Model is registered", "validation.py", '    elif "tm:ThingModel" in types:\n', "    elif False:\n"
+    ),
+    directory("a time that has passed is taken", "validation.py", "if left_ns <= 0:\n", "if left_ns < -now_ns:\n"),
     thing(
         "what was there already is told again", "thing.py", "if self._notified.get(each.name) != packed:", "if True:"
     ),
@@ -185,7 +297,6 @@ MUTATIONS = (
         "        elif not scheme and self.is_anonymous:",
         "        elif not scheme:",
     ),
-    web("other hosts are listened to", "gateway.py", "    if not is_loopback:", "    if False:"),
     page(
         "ids of messages are numbers",
         "live_feed.py",
@@ -308,4 +419,110 @@ MUTATIONS = (
     ),
     mashup("a torn record stays", "journal.py", "            os.ftruncate(self._file, at)\n", "            pass\n"),
     mashup("what cannot be compared holds", "toml_rules.py", "            return False\n", "            return True\n"),
+    web(
+        "other hosts are listened to",
+        "gateway.py",
+        "if not is_loopback and not has_tls and not is_insecure:",
+        "if False:",
+    ),
+    http("anybody on the network is let in", "gateway.py", "if is_anonymous and not is_loopback:", "if False:"),
+    http(
+        "weak tags permit a write",
+        "conditional.py",
+        "_names(if_match, etag, is_weak=False)",
+        "_names(if_match, etag, is_weak=True)",
+    ),
+    http(
+        "two representations have one tag", "compression.py", "response.headers[hdrs.ETAG] = etag_of_gzip(etag)", "pass"
+    ),
+    http("a refusal of gzip is an acceptance", "compression.py", "return not is_refused", "return True"),
+    http(
+        "every origin may read", "cross_origin.py", "if origin not in origins or origin is None:", "if origin is None:"
+    ),
+    http("caches mix origins", "cross_origin.py", '{"Vary": "Origin"}', "{}"),
+    http(
+        "a mute client keeps its place",
+        "listener.py",
+        "            del self._waiting[connection]\n            connection.abort()\n            return True",
+        "            return False",
+    ),
+    http(
+        "a client that has its answer cannot make room",
+        "listener.py",
+        "if not self._is_accepting and self._retry is None:",
+        "if False:",
+    ),
+    http(
+        "a new request is the end of a long one",
+        "listener.py",
+        "        self._waiting.pop(connection, None)\n\n    def has_answered",
+        "        pass\n\n    def has_answered",
+    ),
+    sign_in("a token for another is ours", "id_tokens.py", "if settings.client_id not in audience:", "if False:"),
+    sign_in(
+        "azp is not looked at",
+        "id_tokens.py",
+        "if len(audience) == 1 else None) != settings",
+        "if True else None) is False and settings",
+    ),
+    sign_in(
+        "a token of another issuer counts", "id_tokens.py", 'if claims.get("iss") != settings.issuer:', "if False:"
+    ),
+    sign_in(
+        "a nonce may be replayed", "id_tokens.py", 'if nonce is not None and claims.get("nonce") != nonce:', "if False:"
+    ),
+    sign_in("tokens do not expire", "id_tokens.py", "(value <= now_s - SKEW_S)", "False"),
+    sign_in("keys for encryption sign", "id_tokens.py", ' or key.get("use", "sig") != "sig"', ""),
+    sign_in("a logout signs in", "id_tokens.py", ' or "events" in claims', ""),
+    sign_in("anybody's email counts", "id_tokens.py", 'claims.get("email_verified") is not True', "False"),
+    sign_in("a user may be called local", "id_tokens.py", "if name in _RESERVED or", "if"),
+    sign_in("a state counts twice", "sign_in_attempts.py", " or attempt.state in self._used", ""),
+    sign_in(
+        "a seal is not checked",
+        "sign_in_attempts.py",
+        "hmac.compare_digest(tag, _tag(body.encode(), self._key))",
+        "True",
+    ),
+    sign_in("a sign-in leads elsewhere", "sign_in_attempts.py", ' and "//" not in path', ""),
+    sign_in(
+        "a session does not become idle",
+        "credentials.py",
+        "min(self.until_s, self.used_s + self.idle_s)",
+        "self.until_s",
+    ),
+    sign_in(
+        "a session never ends",
+        "credentials.py",
+        "min(self.until_s, self.used_s + self.idle_s)",
+        "self.used_s + self.idle_s",
+    ),
+    sign_in("one user takes all sessions", "credentials.py", "len(of_user) >= OF_USER_MAX", "False"),
+    sign_in(
+        "a guesser locks good users out", "failed_attempts.py", "if digest and digest in self._right:", "if False:"
+    ),
+    sign_in(
+        "a page of another site may send a form",
+        "openid.py",
+        "            self._expect_same_origin(request)\n",
+        "            pass\n",
+    ),
+    sign_in("streams outlive their session", "openid.py", "                task.cancel()\n", "                pass\n"),
+    sign_in(
+        "userinfo of another user counts", "openid.py", 'if info and info.get("sub") != claims["sub"]:', "if False:"
+    ),
+    sign_in(
+        "a second request overtakes the groups",
+        "openid.py",
+        "elif (task := self._tasks.get(found)) is not None:",
+        "elif False and (task := self._tasks.get(found)):",
+    ),
+    sign_in(
+        "a sign-out that is given up leaves its groups",
+        "openid.py",
+        "            await asyncio.shield(task)\n        except",
+        "            await task\n        except",
+    ),
+    claim("a claimed group does not end", "table.py", "_ending(each, claimed.until)", "each"),
+    claim("claims of others are lost", "claims.py", "if each.until > now_s and name != user", "if False"),
+    claim("a claim that has ended is kept", "claims.py", "if each.until > now_s and name != user", "if name != user"),
 )

@@ -17,6 +17,7 @@ from appbackplane.runtime.permissions.table import Permission
 from tests.waiting import wait_until
 
 from .conftest import System, short_folder, systems_in
+from .test_directory import lamp
 from .test_things import BRIGHTNESS, LAMP, OVERHEATED, TOML, Web
 
 BEN, GUEST = "ben-token", "guest-token"
@@ -77,6 +78,19 @@ def test_without_a_permission_there_is_nothing(house: System, path: Path) -> Non
         assert json.dumps(there.body).replace("lamp-1", "lamp-9") == json.dumps(missing.body)
 
 
+def test_a_condition_tells_no_value_and_a_write_of_several_needs_leave_for_each(house: System, path: Path) -> None:
+    """Whoever may write without reading would find a value by guessing its tag; and of several none is written."""
+    ben, ada = Web(house, BEN), Web(house)
+    ada.ask("PUT", BRIGHTNESS, 12)
+    tag = ada.ask("GET", BRIGHTNESS).headers["ETag"]
+    permit(path, bens("write:brightness"))
+    wait_until(lambda: ben.ask("PUT", BRIGHTNESS, 13).status == 204, "Ben may not write")
+    assert [ben.ask("PUT", BRIGHTNESS, 14, If_Match=each).status for each in (tag, '"guess"', "*")] == [403] * 3
+    assert ben.ask("PUT", f"{LAMP}/properties", {"brightness": 15, "picture": "AAE="}).status == 404
+    assert ada.ask("GET", BRIGHTNESS).body == 13
+    assert ben.ask("PUT", f"{LAMP}/properties", {"brightness": 16}).status == 204
+
+
 def test_a_description_has_what_its_reader_may_use(house: System, path: Path) -> None:
     """And nothing else; an operator has all."""
     ben, ada = Web(house, BEN), Web(house)
@@ -99,8 +113,9 @@ def test_each_operation_needs_its_own_access(house: System, path: Path) -> None:
     """What can be used in another way is forbidden; what cannot be used at all does not exist."""
     ben = Web(house, BEN)
     permit(path, bens("read:brightness", "invoke:double"))
-    wait_until(lambda: ben.ask("GET", BRIGHTNESS).status == 200, "Ben does not see the lamp")
-    assert ben.ask("POST", f"{LAMP}/actions/double", {"number": 4}).body == 8
+    # The gateway and the process of the thing read the file each by itself.
+    wait_until(lambda: ben.ask("POST", f"{LAMP}/actions/double", {"number": 4}).body == 8, "Ben may not double")
+    assert ben.ask("GET", BRIGHTNESS).status == 200
     assert set(ben.ask("GET", f"{LAMP}/properties").body) == {"brightness"}
     refused = ben.ask("PUT", BRIGHTNESS, 5)
     assert refused.status == 403 and refused.body["detail"].startswith("ben may not write brightness of urn:dev:lamp-1")
@@ -170,3 +185,26 @@ def test_users_hand_on_what_they_have_and_take_it_back(house: System, path: Path
     assert guest.ask("DELETE", f"/permissions/{given.body['id']}").status == 404
     assert ben.ask("DELETE", f"/permissions/{given.body['id']}").status == 204
     wait_until(lambda: guest.ask("GET", BRIGHTNESS).status == 401, "the guest's token is still known")
+
+
+def test_the_directory_tells_what_its_reader_may_know(house: System, path: Path) -> None:
+    """In lists, searches and events; and operators alone register."""
+    ada, ben = Web(house), Web(house, BEN)
+    for name in ("urn:dev:lamp-7", "urn:dev:lamp-8"):
+        assert ada.ask("PUT", f"/things/{name}", lamp(id=name)).status in (201, 204)
+    permit(path, bens("read:brightness", things=("urn:dev:lamp-1", "urn:dev:lamp-7")))
+    wait_until(lambda: ben.ask("GET", LAMP).status == 200, "Ben does not see the lamp")
+    for question in ("/things", "/search", "/search?text=lamp", "/search/jsonpath?query=$[*]"):
+        assert [each["id"] for each in ben.ask("GET", question).body] == ["urn:dev:lamp-1", "urn:dev:lamp-7"]
+    assert ben.ask("GET", "/things?limit=1&format=collection").body["total"] == 2
+    assert ben.ask("GET", "/search/jsonpath?query=$..user").body == []
+    hidden, missing = (ben.ask("GET", f"/things/urn:dev:lamp-{number}") for number in (8, 9))
+    assert (hidden.status, hidden.body["detail"].replace("lamp-8", "lamp-9")) == (404, missing.body["detail"])
+    for method, name in (("PUT", "urn:dev:lamp-7"), ("PUT", "urn:dev:lamp-8"), ("DELETE", "urn:dev:lamp-9")):
+        refused = ben.ask(method, f"/things/{name}", lamp(id=name))
+        assert (refused.status, "only operators may register" in refused.body["detail"]) == (403, True)
+    stream = ben.events("/events", 1)
+    next(stream)
+    assert ada.ask("DELETE", "/things/urn:dev:lamp-8").status == 204
+    assert ada.ask("DELETE", "/things/urn:dev:lamp-7").status == 204
+    assert [(event, data) for event, _, data in stream] == [("thing_deleted", {"id": "urn:dev:lamp-7"})]

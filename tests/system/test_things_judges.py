@@ -1,14 +1,18 @@
-"""Things, judged by others: node-wot as a client, and the Thing Description Playground's validators. By `scripts/long things`.
+"""Things, judged by others: node-wot as a client, the validators of the Thing Description Playground, the test-suite for
+directories of wot-discovery-testing, and oidc-provider, which signs users in. By `scripts/long things`.
 
-They come from npm; where there is no node, or npm cannot install them, the tests are skipped with that reason.
+They come from npm and GitHub; where a program that they need is missing, or they cannot be fetched, the tests are skipped with
+that reason.
 """
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +21,18 @@ import pytest
 from tests.figures import LONG
 
 from .conftest import System
+from .test_directory import OPEN_TOML, lamp
+from .test_sign_in import SECRET_NAME, Browser, family_reads, gateway_with
 from .test_things import LAMP, TOKEN, Web, house_up
 
 pytestmark = [LONG, pytest.mark.xdist_group("judges")]
 
 JUDGES = Path(__file__).with_name("judges")
 EVENTS = 200
+DIRECTORY_ASSERTIONS = 47
+#: Assertions that the best published directory fulfils.
+BEST_PUBLISHED = 83
+USER = f"{LAMP}/properties/user"
 #: Seconds for npm, and for a judge.
 INSTALL_S, JUDGE_S = 600, 300
 
@@ -86,3 +96,88 @@ def test_no_assertion_of_the_playground_fails(house: System, judges: Path) -> No
     assert found["failed"] == [] and found["passed_count"] > 100
     for report in found["reports"]:
         assert (report["schema"], report["additional"]) == ("passed", "passed")
+
+
+def claims() -> dict[str, str]:
+    """The test for each assertion of W3C's list that is claimed by hand."""
+    with (JUDGES / "discovery_claims.csv").open() as file:
+        return {row["ID"]: row["Test"] for row in csv.DictReader(file)}
+
+
+@pytest.mark.usefixtures("_no_ignored_interrupt")
+def test_all_assertions_of_the_suite_for_directories_pass(tmp_path: Path) -> None:
+    """47 of W3C's list are judged by their scripts, in a directory that has things of its own, too."""
+    for program in ("go", "git"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed here")
+    built = subprocess.run(
+        [JUDGES / "directory.sh", tmp_path], timeout=INSTALL_S, capture_output=True, text=True, check=False
+    )
+    if built.returncode:
+        pytest.skip(f"the suite for directories cannot be built: {built.stderr.strip()[-300:]}")
+    with house_up(OPEN_TOML) as house:
+        server = f"-server=http://{Web(house, token=None)._at}"
+        done = subprocess.run(
+            [tmp_path / "judge", "-test.v", "-test.skip", "TestSPARQL", "-testJSONPath", server],
+            cwd=tmp_path / "run", timeout=JUDGE_S, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    with (tmp_path / "run" / "report" / "tdd-auto.csv").open() as report:
+        statuses = {row["ID"]: row["Status"] for row in csv.DictReader(report)}
+    assert {id: status for id, status in statuses.items() if status != "pass"} == {}
+    assert len(statuses) == DIRECTORY_ASSERTIONS
+    # Those that no script judges are claimed, each by a test of ours.
+    claimed, listed = set(claims()), set()
+    for name in ("template", "manual"):
+        with (tmp_path / "run" / "report" / f"{name}.csv").open() as report:
+            listed |= {row["ID"] for row in csv.DictReader(report)}
+    assert claimed <= listed and not claimed & statuses.keys()
+    assert len(claimed | (statuses.keys() & listed)) > BEST_PUBLISHED
+
+
+@pytest.mark.usefixtures("_no_ignored_interrupt")
+def test_no_assertion_of_the_playground_fails_for_the_directory(judges: Path) -> None:
+    """Nor for what it serves of others."""
+    with house_up(OPEN_TOML) as house:
+        web = Web(house, token=None)
+        web.ask("PUT", "/things/urn:dev:lamp-7", lamp())
+        files = [judges / "directory.json", judges / "registered.json"]
+        files[0].write_text(json.dumps(web.ask("GET", "/.well-known/wot").body))
+        files[1].write_text(json.dumps(web.ask("GET", "/things/urn:dev:lamp-7").body))
+    found = judged(judges, "playground.js", *map(str, files))
+    assert found["failed"] == [] and found["passed_count"] > 100
+    for report in found["reports"]:
+        assert (report["schema"], report["additional"]) == ("passed", "passed")
+
+
+@contextmanager
+def oidc_provider(judges: Path, secret: str) -> Iterator[str]:
+    """The npm package, which signs Ada of the family in; its issuer."""
+    process = subprocess.Popen(
+        ["node", "oidc_provider.mjs", "things", secret],
+        cwd=judges,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        yield process.stdout.readline().strip()
+    finally:
+        process.stdin.close()
+        process.stdout.close()
+        process.wait(JUDGE_S)
+
+
+@pytest.mark.usefixtures("_no_ignored_interrupt")
+def test_oidc_provider_signs_a_browser_in(judges: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With PKCE, a client secret, an `iss` in its answer, and the email and groups from userinfo, as certified providers do."""
+    monkeypatch.setenv(SECRET_NAME, "a secret: with/signs")
+    with oidc_provider(judges, "a secret: with/signs") as issuer, gateway_with(issuer, user_claim="email") as system:
+        family_reads(system)
+        browser = Browser(system)
+        assert browser.sign_in() == {"principal": "ada@house.example", "groups": ["family"]}
+        assert browser.ask("GET", USER).body == "ada@house.example by web"
+        assert browser.ask("POST", "/sign-out", Sec_Fetch_Site="same-origin").status == 204
+        assert browser.ask("GET", USER).status == 401

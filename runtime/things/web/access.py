@@ -30,6 +30,15 @@ class Access:
             self._control = AccessControl(self._file, policy.operators, unix_s, AuditLog(policy.audit))
 
     @property
+    def file(self) -> Path | None:
+        """The file of permissions."""
+        return None if self._file is None else self._file.path
+
+    def groups_of(self, principal: str) -> list[str]:
+        """The groups that a user is in now, by the operator or by claim, sorted."""
+        return [] if self._file is None else self._file.table(self.unix_s()).groups_of(principal, self.unix_s())
+
+    @property
     def is_limited(self) -> bool:
         """Whether users need permissions."""
         return self._control is not None
@@ -72,6 +81,10 @@ class Access:
     def permits(self, principal: str, entry: CatalogueEntry, kind: str = "", name: str = "") -> bool:
         """Whether a user may use an affordance; without a `kind`: any of the thing, and so may know of it."""
         return self._control is None or self._control.permits(principal, entry.id, entry.types, kind, name)
+
+    def permits_id(self, principal: str, id: str, types: tuple[str, ...]) -> bool:
+        """Whether a user may know of a thing that lives elsewhere, by its id and semantic types."""
+        return self._control is None or self._control.permits(principal, id, types, "", "")
 
     def refusal(self, principal: str, entry: CatalogueEntry, group: str, kind: str, name: str) -> BackplaneError | None:
         """The error for a user who may not use an affordance; None: he may.

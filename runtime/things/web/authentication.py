@@ -1,17 +1,54 @@
-"""Authentication: the user of a request, by its bearer token: that of a user, or of a guest link."""
+"""Authentication: the user of a request, by its bearer token: that of a user, or of a guest link.
+
+Those who guess tokens are slowed down by their address (failed_attempts.py).
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from aiohttp import hdrs, web
 
 from ...permissions.permission_file import GuestLink
+from .failed_attempts import FailedAttempts
 
 #: Hosts that are this one.
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
+
+
+class AttemptLimit:
+    """The limit on failed attempts, for requests of HTTP."""
+
+    def __init__(self, unix_s: Callable[[], float], *, is_proxied: bool = False) -> None:
+        """`is_proxied`: another server before the gateway says in `X-Forwarded-For` where a request comes from."""
+        self._attempts = FailedAttempts()
+        self._unix_s = unix_s
+        self._is_proxied = is_proxied
+
+    def check(self, request: web.Request, digest: str = "") -> None:
+        """Raise HTTPTooManyRequests if the address has failed too often, unless the secret of this digest was right before."""
+        wait_s = self._attempts.wait_s(self._address(request), self._unix_s(), digest)
+        if wait_s:
+            raise web.HTTPTooManyRequests(
+                text="too many failed attempts from your address: try again later",
+                headers={hdrs.RETRY_AFTER: str(math.ceil(wait_s))},
+            )
+
+    def failed(self, request: web.Request) -> None:
+        self._attempts.failed(self._address(request), self._unix_s())
+
+    def was_right(self, digest: str) -> None:
+        self._attempts.was_right(digest)
+
+    def _address(self, request: web.Request) -> str:
+        remote = str(request.remote)
+        if self._is_proxied and remote in _LOCAL:
+            # The proxy has added the last one; those before it are the client's own words.
+            return request.headers.get("X-Forwarded-For", remote).rpartition(",")[2].strip()
+        return remote
 
 
 class Authentication:
@@ -23,40 +60,67 @@ class Authentication:
         *,
         anonymous: bool,
         link_of: Callable[[str], GuestLink | None] = lambda digest: None,
+        origins: Collection[str] = (),
+        limit: AttemptLimit | None = None,
     ) -> None:
         """`tokens`: users by the SHA-256 of their tokens, in hexadecimal digits. `anonymous`: whether others are served.
-        `link_of`: the guest link whose token has such a digest.
+        `link_of`: the guest link whose token has such a digest. `origins`: other sites whose pages are served without a token.
+        `limit`: on failed attempts; without one an address has a few in all.
         """
         self._tokens = tokens
         self.is_anonymous = anonymous
         self._link_of = link_of
+        self._origins = origins
+        self.limit = AttemptLimit(lambda: 0.0) if limit is None else limit
 
     def principal_of(self, request: web.Request) -> str:
-        """The user. Raises HTTPUnauthorized or HTTPForbidden."""
+        """The user. Raises HTTPUnauthorized, HTTPForbidden or HTTPTooManyRequests."""
         scheme, _, token = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
         if scheme.lower() == "bearer":
-            digest = hashlib.sha256(token.strip().encode("utf-8", "surrogateescape")).hexdigest()
-            user = self._tokens.get(digest)
+            digest = digest_of(token.strip())
+            self.limit.check(request, digest)
+            user = self._user_of(digest)
             if user is not None:
+                self.limit.was_right(digest)
                 return user
-            link = self._link_of(digest)
-            if link is not None:
-                return link.principal
+            self.limit.failed(request)
         elif not scheme and self.is_anonymous:
-            expect_local(request)
+            expect_local(request, self._origins)
             return "anonymous"
-        raise web.HTTPUnauthorized(
-            text="a known bearer token is needed: Authorization: Bearer TOKEN",
-            headers={hdrs.WWW_AUTHENTICATE: "Bearer"},
-        )
+        raise unauthorized()
+
+    def is_known(self, token: str) -> bool:
+        """Whether a token of the settings is this one."""
+        return digest_of(token) in self._tokens
+
+    def _user_of(self, digest: str) -> str | None:
+        user = self._tokens.get(digest)
+        if user is None and (link := self._link_of(digest)) is not None:
+            return link.principal
+        return user
 
 
-def expect_local(request: web.Request) -> None:
+def unauthorized() -> web.HTTPUnauthorized:
+    """The answer to all who are not known, whatever the reason."""
+    return web.HTTPUnauthorized(
+        text="a known bearer token is needed: Authorization: Bearer TOKEN",
+        headers={hdrs.WWW_AUTHENTICATE: "Bearer"},
+    )
+
+
+def digest_of(secret: str) -> str:
+    """The SHA-256 of a token or of a session's id, in hexadecimal digits."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def expect_local(request: web.Request, origins: Collection[str] = ()) -> None:
     """Reject requests across sites in anonymous mode: DNS rebinding by the host, forged requests by their origin."""
     host = request.host
     name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
     if name not in _LOCAL:
         raise web.HTTPForbidden(text=f"without a token the gateway is reached as {' or '.join(_LOCAL)} alone")
     origin, site = request.headers.get(hdrs.ORIGIN), request.headers.get("Sec-Fetch-Site", "none")
+    if origin in origins:
+        return
     if (origin is not None and origin != f"{request.scheme}://{host}") or site not in ("none", "same-origin"):
         raise web.HTTPForbidden(text="a page of another site may send nothing here without a token")

@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
-from ..description import TD_CONTEXT, Description
+from ..description import PLACE, PREFIXES, TD_CONTEXT, TD_CONTEXT_2019, Description
 
-#: First, for clients that know only the first version.
-TD_CONTEXT_2019: Final = "https://www.w3.org/2019/wot/td/v1"
 JSON: Final = "application/json"
-_SECURITY: Final[dict[bool, dict[str, Any]]] = {
+#: What can be done with several properties at once, where it can be done with one.
+_MANY: Final = (("readproperty", "readallproperties"), ("writeproperty", "writemultipleproperties"))
+SECURITY: Final[dict[bool, dict[str, Any]]] = {
     True: {"bearer": {"scheme": "bearer", "in": "header", "format": "opaque"}},
     False: {"nosec": {"scheme": "nosec"}},
 }
@@ -37,22 +37,27 @@ def description_of(
     subscriber: str,
     *,
     is_secured: bool,
+    place: str = "",
     permits: Callable[[str, str], bool] = _all,
 ) -> Description:
     """The Thing Description. `base`: the gateway's own address, with a slash at its end. `subscriber`: the id of the
     long-polling queue in this description; each retrieval gets a new one, so that clients do not take each other's messages.
-    `is_secured`: tokens are asked for. `permits(kind, name)`: whether the reader may use an affordance in this way; others are
-    left out.
+    `is_secured`: tokens are asked for. `place`: where the thing is, if it is known.
+    `permits(kind, name)`: whether the reader may use an affordance in this way; others are left out.
     """
     said, types = model["@context"], [each for each in model["@type"] if each != "tm:ThingModel"]
     prefixes = said[1:] if isinstance(said, list) else []
-    path, security = path_of(id), _SECURITY[is_secured]
+    if place:
+        prefixes = [(prefixes[0] if prefixes else {}) | {"schema": PREFIXES["schema"]}]
+    path, security = path_of(id), SECURITY[is_secured]
     whole: Description = {
+        # The first one is for clients that know only the first version.
         "@context": [TD_CONTEXT_2019, TD_CONTEXT, *prefixes],
         **({"@type": types} if types else {}),
         "id": id,
         "title": model["title"],
         **({"description": model["description"]} if "description" in model else {}),
+        **({PLACE: place} if place else {}),
         "base": base,
         "securityDefinitions": security,
         "security": list(security),
@@ -79,8 +84,11 @@ def description_of(
         for name, said in model.get("events", {}).items()
         if permits("observe", name)
     }
-    if any("readproperty" in form["op"] for said in properties.values() for form in said["forms"]):
-        whole["forms"] = [{"href": f"{path}/properties", "op": ["readallproperties"], "contentType": JSON}]
+    offered = {op for said in properties.values() for form in said["forms"] for op in form["op"]}
+    many = [each for each in _MANY if each[0] in offered]
+    if many:
+        operations = [op for _, op in many]
+        whole["forms"] = [{"href": f"{path}/properties", "op": operations, "contentType": JSON}]
     for kind, group in (("properties", properties), ("actions", actions), ("events", events)):
         if group:
             whole[kind] = group

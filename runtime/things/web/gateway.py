@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import importlib.util
 import ipaddress
+import logging
+import os
 import socket
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from appbackplane.transport.errors import FailedPrecondition
 
 from ...objects.component import Component
 from ...objects.operation import operation
+from ...permissions.audit import AuditLog
+from ..directory.registration_file import RegistrationFile, registration_path
+from .openid_settings import openid_settings
 
 if TYPE_CHECKING:
     from aiohttp.web import AbstractRouteDef
@@ -17,24 +27,36 @@ if TYPE_CHECKING:
 
 try:
     from .access import Access
-    from .authentication import Authentication
+    from .authentication import AttemptLimit, Authentication
+    from .cross_origin import checked_origins
     from .server import Server, ServerThread
+    from .tls import loaded, self_signed
 except ModuleNotFoundError as error:
-    if error.name != "aiohttp":
+    if error.name not in ("aiohttp", "jsonpath"):
         raise
-    raise ModuleNotFoundError("the gateway needs aiohttp: pip install 'appbackplane[web]'", name="aiohttp") from error
+    raise ModuleNotFoundError(
+        f"the gateway needs {error.name}: pip install 'appbackplane[web]'", name=error.name
+    ) from error
+
+if TYPE_CHECKING:
+    from .openid import OpenIdSignIn
 
 #: Seconds that requests under way have when the gateway stops, and that the end of its thread is waited for.
 CLOSE_S, STOP_S = 1.0, 3.0
+log = logging.getLogger(__name__)
 
 
 class Gateway(Component):
     """Give it a backplane of its own: `[backplane.web] components = ["appbackplane.runtime.things.web:Gateway"]`.
 
-    listen: HOST:PORT; port 0: a free one (`gateway.address` tells which). The gateway has no TLS, so the host is a loopback
-    address. base: the address under which clients reach it, such as that of a server with TLS before it.
+    listen: HOST:PORT; port 0: a free one (`gateway.address` tells which). The host is a loopback address, unless there is TLS.
+    certificate, key: files in PEM for TLS; without `key` the first holds both. tls: "self-signed" makes one, and keeps it
+    with its key in the file `certificate`, by default beside the system's log folder. insecure: serve other hosts without
+    TLS. base: the address under which clients reach the gateway, such as that of a proxy. announce: tell the local network of
+    the directory at `base`, by DNS-SD. origins: sites whose pages may use the gateway, such as "https://app.example".
     tokens: name of each user to the SHA-256 of their bearer token, in hexadecimal digits. anonymous: serve requests without a
     token, with the principal "anonymous". A request with an unknown token gets 401, and so does one without a token otherwise.
+    openid: the provider that signs users in (openid_settings.py).
     """
 
     def __init__(
@@ -43,14 +65,40 @@ class Gateway(Component):
         tokens: Mapping[str, str] | None = None,
         anonymous: bool = False,
         base: str = "",
+        announce: bool = False,
+        certificate: str = "",
+        key: str = "",
+        tls: str = "",
+        insecure: bool = False,
+        origins: Sequence[str] = (),
+        openid: Mapping[str, Any] | None = None,
     ) -> None:
         if base and not (base.startswith(("http://", "https://")) and base.endswith("/")):
             raise ValueError(f"base = {base!r}: expected an address with a slash at its end: https://things.example/")
         self._base = base
+        self._announce = announce
+        if announce:
+            _expect_announceable(base)
         self._listen = listen
-        self._host_name, self._port = _loopback(listen)
+        self._host_name, self._port = _split(listen)
+        if tls not in ("", "self-signed"):
+            raise ValueError(f'tls = {tls!r}: expected "self-signed", or a `certificate` and its `key` instead')
+        if key and (tls or not certificate):
+            raise ValueError(f"key = {key!r}: it belongs to a given `certificate`, and stands beside it")
+        self._is_self_signed, self._certificate = bool(tls), certificate
+        self._tls = loaded(certificate, key or certificate) if certificate and not tls else None
+        _check_reach(
+            listen,
+            self._host_name,
+            self._port,
+            has_tls=bool(tls or certificate),
+            is_insecure=insecure,
+            is_anonymous=anonymous,
+        )
+        self._origins = checked_origins(origins)
         self._tokens = _by_digest(tokens or {})
         self._anonymous = anonymous
+        self._openid = None if openid is None else openid_settings(openid, os.environ)
         self._socket: socket.socket | None = None
         self._thread: ServerThread | None = None
 
@@ -63,7 +111,15 @@ class Gateway(Component):
         return ()
 
     def on_primary(self) -> None:
-        """Listen. Raises OSError if the address is in use."""
+        """Listen. Raises OSError if the address is in use, `FailedPrecondition` if registrations cannot be kept, and ValueError
+        if there can be no self-signed certificate.
+        """
+        platform = self._platform
+        if self._is_self_signed:
+            log_folder = (Path(platform.run_dir) / "log").resolve()
+            file = Path(self._certificate or log_folder.with_name(f"{log_folder.name}.gateway.pem"))
+            self._tls = self_signed(file)
+            log.info("self-signed certificate: %s", file)
         family = socket.AF_INET6 if ":" in self._host_name else socket.AF_INET
         try:
             listening = socket.create_server((self._host_name, self._port), family=family)
@@ -72,12 +128,46 @@ class Gateway(Component):
                 error.errno, f"listen = {self._listen!r}: {error.strerror}: give the gateway another port"
             ) from None
         self._socket = listening
-        platform = self._platform
+        try:
+            registrations = RegistrationFile(registration_path(platform.run_dir, self.component_name))
+        except FailedPrecondition:
+            self._stop(STOP_S)
+            raise
+        announcement = None
+        if self._announce:
+            from .announcement import Announcement, instance_of  # zeroconf takes 0.1 s to import, and few need it
+
+            announcement = Announcement(self._base, instance_of(Path(platform.run_dir).name, socket.gethostname()))
+        if self._tls is not None:
+            log.info("%s: the certificate's SHA-256 fingerprint is %s", self.address(), self._tls.fingerprint)
         access = Access(platform.permissions, lambda: platform.unix_ns() / 1e9)
-        authentication = Authentication(self._tokens, anonymous=self._anonymous, link_of=access.link_of)
-        server = Server(platform.run_dir, authentication, access, base=self._base, routes=self.routes)
+        limit = AttemptLimit(lambda: platform.unix_ns() / 1e9, is_proxied=bool(self._base))
+        authentication = Authentication(
+            self._tokens, anonymous=self._anonymous, link_of=access.link_of, origins=self._origins, limit=limit
+        )
+        server = Server(
+            platform.run_dir, authentication, access, registrations, platform.unix_ns, base=self._base,
+            tls=None if self._tls is None else self._tls.context, origins=self._origins, routes=self.routes,
+            announcement=announcement, sign_in=self._sign_in(authentication, access),
+        )  # fmt: skip
         self._thread = ServerThread(server, listening, f"{self.name}.http", CLOSE_S)
         self._thread.start()
+
+    def _sign_in(self, authentication: Authentication, access: Access) -> OpenIdSignIn | None:
+        if self._openid is None:
+            return None
+        try:
+            from .openid import OpenIdSignIn  # 50 ms, only where users sign in
+        except ModuleNotFoundError as error:
+            if error.name != "jwt":
+                raise
+            raise ModuleNotFoundError("openid needs PyJWT: pip install 'appbackplane[web]'", name="jwt") from error
+        platform, (settings, secret) = self._platform, self._openid
+        audit = None if platform.permissions is None else AuditLog(platform.permissions.audit)
+        return OpenIdSignIn(
+            settings, secret, authentication, access, lambda: platform.unix_ns() / 1e9, base=self._base, name=self.name,
+            audit=audit,
+        )  # fmt: skip
 
     def on_secondary(self) -> None:
         """Stop listening: another replica serves."""
@@ -104,24 +194,48 @@ class Gateway(Component):
         if self._socket is None:
             return ""
         host, port = self._socket.getsockname()[:2]
-        return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+        scheme = "http" if self._tls is None else "https"
+        return f"{scheme}://[{host}]:{port}/" if ":" in host else f"{scheme}://{host}:{port}/"
+
+    @operation(priority=2, idempotent=True)
+    def fingerprint(self) -> str:
+        """The SHA-256 fingerprint of the certificate, "AB:CD:…"; empty without TLS."""
+        return "" if self._tls is None else self._tls.fingerprint
 
 
-def _loopback(listen: str) -> tuple[str, int]:
+def _expect_announceable(base: str) -> None:
+    if not urlsplit(base).hostname:
+        raise ValueError('announce = true needs the address that other hosts reach: base = "https://things.example/"')
+    if importlib.util.find_spec("zeroconf") is None:
+        raise ValueError("announce = true needs zeroconf: pip install 'appbackplane[web]'")
+
+
+def _split(listen: str) -> tuple[str, int]:
     host, colon, port = listen.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not port.isdecimal() or int(port) > 65_535:
         raise ValueError(f"listen = {listen!r}: expected HOST:PORT, such as 127.0.0.1:8080")
-    try:
-        is_loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = host == "localhost"
-    if not is_loopback:
-        raise ValueError(
-            f"listen = {listen!r}: without TLS the gateway listens on a loopback address alone: use 127.0.0.1:{port}, and put a"
-            " server with a certificate before it"
-        )
     return ("127.0.0.1" if host == "localhost" else host), int(port)
+
+
+def _check_reach(listen: str, host: str, port: int, *, has_tls: bool, is_insecure: bool, is_anonymous: bool) -> None:
+    """Raises `ValueError` if the gateway would be reached from further away than is safe."""
+    try:
+        is_loopback, is_address = ipaddress.ip_address(host).is_loopback, True
+    except ValueError:
+        is_loopback = is_address = False
+    if not is_loopback and not has_tls and not is_insecure:
+        raise ValueError(
+            f"listen = {listen!r}: without TLS the gateway listens on a loopback address alone: use 127.0.0.1:{port}, or"
+            ' give it a `certificate` and its `key`, or tls = "self-signed"'
+        )
+    if not is_address:
+        raise ValueError(f"listen = {listen!r}: expected an IP address: 0.0.0.0 or [::] for all of this host")
+    if is_anonymous and not is_loopback:
+        raise ValueError(
+            f"listen = {listen!r}: anonymous = true would serve whoever reaches this host: give each user a token"
+        )
 
 
 def _by_digest(tokens: Mapping[str, str]) -> dict[str, str]:

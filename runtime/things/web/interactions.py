@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import weakref
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
 from aiohttp import hdrs, web
 
 from appbackplane.transport import call_checks
-from appbackplane.transport.errors import InvalidArgument, NotFound
+from appbackplane.transport.errors import BackplaneError, InvalidArgument, NotFound
 
 from ..catalogue import CatalogueEntry
+from .conditional import etag_of, is_met, tagged
 from .forms import JSON, path_of
 from .invocations import Invocation, Invocations
 from .mirror import Mirror, asked
 from .parsing import NOTHING, from_json, json_of, priority_of, timeout_s_of
 
+#: A value may have changed with the next action, so a client asks again each time.
+_CACHE_CONTROL: Final = "private, no-cache"
 _encode = msgspec.json.encode
 
 
@@ -30,6 +34,8 @@ class Interactions:
         """`epoch` names the gateway's process in the addresses of invocations."""
         self._mirror = mirror
         self._invocations = Invocations(epoch)
+        #: Of each property that is being written under a condition: one such write at a time.
+        self._conditional: weakref.WeakValueDictionary[tuple[str, str], asyncio.Lock] = weakref.WeakValueDictionary()
 
     def close(self) -> None:
         """Cancel the actions under way."""
@@ -37,7 +43,7 @@ class Interactions:
 
     async def read(self, request: web.Request) -> web.Response:
         entry, name = await asked(self._mirror, request, "properties", "read")
-        return web.Response(body=await self._value(request, entry, name), content_type=JSON)
+        return tagged(request, await self._value(request, entry, name), JSON, _CACHE_CONTROL)
 
     async def read_all(self, request: web.Request) -> web.Response:
         principal = request["principal"]
@@ -45,10 +51,8 @@ class Interactions:
         access = self._mirror.access
         names = [name for name in entry.model.get("properties", {}) if access.permits(principal, entry, "read", name)]
         values = await asyncio.gather(*(self._value(request, entry, name) for name in names))
-        return web.Response(
-            body=_encode({name: msgspec.Raw(value) for name, value in zip(names, values, strict=True)}),
-            content_type=JSON,
-        )
+        body = _encode({name: msgspec.Raw(value) for name, value in zip(names, values, strict=True)})
+        return tagged(request, body, JSON, _CACHE_CONTROL)
 
     async def _value(self, request: web.Request, entry: CatalogueEntry, name: str) -> bytes:
         if entry.model["properties"][name].get("observable") and not entry.is_replicated:
@@ -66,8 +70,50 @@ class Interactions:
         value = await json_of(request)
         if value is NOTHING:
             raise InvalidArgument("expected the value as JSON in the body")
-        await self._call(request, entry, setter, {"value": value}, {"value": entry.model["properties"][name]})
+        condition = request.headers.get(hdrs.IF_MATCH)
+        if condition is None:
+            await self._write(request, entry, name, value)
+            return web.Response(status=204)
+        # An entity tag tells a value to those who can guess it.
+        refusal = self._mirror.access.refusal(request["principal"], entry, "properties", "read", name)
+        if refusal is not None:
+            raise refusal
+        async with self._conditional.setdefault((entry.id, name), asyncio.Lock()):
+            if not is_met(condition, etag_of(await self._value(request, entry, name))):
+                raise web.HTTPPreconditionFailed(text=f"property {name!r} has another value by now: read it again")
+            await self._write(request, entry, name, value)
         return web.Response(status=204)
+
+    async def write_many(self, request: web.Request) -> web.Response:
+        """Write several properties, in the order of the body, each by a call of its own; the first failure ends it.
+
+        Before the first one is written it is known that each of them exists and may be written by this user.
+        """
+        principal = request["principal"]
+        entry = await self._mirror.thing(request.match_info["id"], principal)
+        values = await json_of(request)
+        if type(values) is not dict:
+            raise InvalidArgument("expected an object with the values by property as JSON in the body")
+        for name in values:
+            refusal = self._mirror.access.refusal(principal, entry, "properties", "write", name)
+            if refusal is not None:
+                raise refusal
+            if name not in entry.setters:
+                raise InvalidArgument(f"property {name!r} is read only: none is written")
+        written: list[str] = []
+        for name, value in values.items():
+            try:
+                await self._write(request, entry, name, value)
+            except BackplaneError as error:
+                done = ", ".join(written) or "none"
+                message = f"property {name!r}: {error.message} (written: {done})"
+                raise type(error)(message, retry_after=error.retry_after) from None
+            written.append(name)
+        return web.Response(status=204)
+
+    async def _write(self, request: web.Request, entry: CatalogueEntry, name: str, value: Any) -> None:
+        schemas = {"value": entry.model["properties"][name]}
+        await self._call(request, entry, entry.setters[name], {"value": value}, schemas)
 
     async def invoke(self, request: web.Request) -> web.Response:
         entry, name = await asked(self._mirror, request, "actions", "invoke")

@@ -73,7 +73,7 @@ class Live:
             self._open.discard(stream)
         return response
 
-    async def watch(self, stopping: asyncio.Event) -> None:
+    async def run(self, stopping: asyncio.Event) -> None:
         """Have the streams look again when the things or the permissions change, until the task is cancelled."""
         seen: tuple[object, int] = (None, 0)
         while True:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,6 +13,8 @@ from aiohttp import hdrs, web
 from appbackplane.transport import call_checks
 from appbackplane.transport.errors import InvalidArgument
 
+#: Seconds for the body of a request, at most 1 MiB.
+BODY_S: Final = 30.0
 #: In the place of a body that is empty.
 NOTHING: Final = object()
 
@@ -20,7 +23,11 @@ async def json_of(request: web.Request) -> Any:
     """The body; `NOTHING` if it is empty."""
     if request.headers.get(hdrs.CONTENT_ENCODING, "identity") != "identity":
         raise web.HTTPUnsupportedMediaType(text="send the body as it is, without a Content-Encoding")
-    body = await request.read()
+    try:
+        async with asyncio.timeout(BODY_S):
+            body = await request.read()
+    except TimeoutError:
+        raise web.HTTPRequestTimeout(text=f"the body did not come within {BODY_S:g} s") from None
     if not body:
         return NOTHING
     try:

@@ -107,6 +107,14 @@ def test_a_change_that_is_wrong_changes_nothing(tmp_path: Path) -> None:
     assert read(path).permissions == (ADAS,)
 
 
+def test_the_file_on_the_page_is_valid(tmp_path: Path) -> None:
+    """docs/concepts/permissions.md."""
+    page = Path(__file__).parents[3] / "docs" / "concepts" / "permissions.md"
+    (text,) = [part.partition("```")[0] for part in page.read_text().split("```text\n")[1:]]
+    (tmp_path / "p.json").write_text(text)
+    assert [each.id for each in read(tmp_path / "p.json").permissions] == ["1", "2"]
+
+
 def test_what_cannot_be_written_says_so(tmp_path: Path) -> None:
     """A folder that is not there."""
     with pytest.raises(PermissionFileError, match=r"cannot be locked: No such file or directory"):

@@ -29,6 +29,7 @@ BYTES = {"type": "string", "contentEncoding": "base64"}
         ({"listen": "0.0.0.0:8080"}, "without TLS the gateway listens on a loopback address alone: use 127.0.0.1:8080"),
         ({"listen": "[::]:8080"}, "loopback address alone"),
         ({"listen": "example.com:80"}, "loopback address alone"),
+        ({"announce": True}, "announce = true needs the address that other hosts reach"),
         ({"base": "things.example"}, "base = 'things.example': expected an address with a slash at its end"),
         ({"tokens": {"ada": "secret"}}, r"tokens.ada: expected the SHA-256 of the token, 64 hexadecimal digits"),
         ({"tokens": {"ada": DIGEST, "eve": DIGEST.upper()}}, "tokens.eve: ada has the same token"),

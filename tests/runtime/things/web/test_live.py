@@ -105,7 +105,7 @@ async def rig(folder: Path | None, *ids: str) -> AsyncIterator[Rig]:
     application.add_routes([web.get("/live", answer)])
     stopping = asyncio.Event()
     async with TestClient(TestServer(application)) as client:
-        watching = asyncio.create_task(live.watch(stopping))
+        watching = asyncio.create_task(live.run(stopping))
         try:
             yield Rig(mirror, live, client)
         finally:
