@@ -65,7 +65,7 @@ class BackplaneThing(Thing):
         """How many processes it has had after its first one, ordered restarts included."""
         return self._now.restarts
 
-    @prop(observable=True, priority=2, unit="percent")
+    @prop(observable=True, priority=2, unit="percent", title="CPU")
     def cpu(self) -> Annotated[float, msgspec.Meta(ge=0)]:
         """CPU time of its process in the last second, as a share of one core. Changes by less than 2 are not told."""
         return self._now.cpu
