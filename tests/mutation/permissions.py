@@ -10,12 +10,18 @@ TESTS = "tests/runtime/permissions"
 MUTATIONS: tuple[Mutation, ...] = (
     *mutations(
         "permissions", f"{HOME}/table.py", (f"{TESTS}/test_table.py",),
-        ("an ended permission holds", "(each.until is None or each.until > now_s) and ", ""),
+        (
+            "an ended permission holds", "            and (each.until is None or each.until > now_s)\n            and each.permits",
+            "            and each.permits",
+        ),
+        ("what was handed on needs nobody behind it", "if each.by not in self._trusted:\n", "if False:\n"),
+        ("a giver needs no share", '"share", "", now_s, sharing) is None:', '"share", "", now_s, sharing) == 999:'),
+        ("a guest is more urgent than his host", "cap if each.priority is None else max(cap, each.priority)", "each.priority or -1"),
         ("a remembered decision holds for ever", "(found.until_s != _NEVER and found.until_s <= now_s)", "False"),
         ("a group has no members", "        for group in self._groups.get(principal, ()):", "        for group in ():"),
         ("access to one affordance is to all", 'f"{kind}:{name}" in self.access', "kind in str(self.access)"),
         ("a pattern is a regular expression", "re.escape(part) for part", "part for part"),
-        ("the least urgent cap holds", "None if None in priorities else min(", "None if None in priorities else max("),
+        ("the least urgent cap holds", "return min(caps, default=None)", "return max(caps, default=None)"),
     ),
     *mutations(
         "permissions", f"{HOME}/access_control.py", (f"{TESTS}/test_admission.py",),
@@ -47,13 +53,16 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("whoever has it may share it", '("share", *permission.access)', "permission.access"),
         ("a guest outlives his host", "until = found.until_s if until is None else min(until, found.until_s)", "pass"),
         ("a pattern reaches further than the giver's own", 'or any("*" in id for id in permission.things)', ""),
-        ("two who share with each other keep it", "each.by in operators or each.by not in heirs]", "True]"),
+        ("heirs stay in the file", "if not table.is_backed(each, types, now_s)]", "if False]"),
+        ("a link outlives its end by another's permission", "if each.id != id and not any(", "if not any("),
+        ("one user fills the file", ">= GIVEN_MAX:", ">= 999_999:"),
         ("anybody revokes", "and (by in operators or each.by == by)", ""),
     ),
     *mutations(
         "permissions", f"{HOME}/permission_file.py", (f"{TESTS}/test_permission_file.py",),
         ("a change is not seen", "        if seen == self._seen and self.version:\n", "        if self.version:\n"),
         ("a clock set back stops the looks", "if not 0 <= now_s - self._looked_s <", "if not now_s - self._looked_s <"),
+        ("what cannot be read is written", "            msgspec.json.decode(data, type=Permissions).check()", "            pass"),
         ("a broken file leaves the old permissions", "            self.contents = Permissions()\n        self", "        self"),
         ("others may read the file", "os.O_CLOEXEC, 0o600)\n            with", "os.O_CLOEXEC, 0o644)\n            with"),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,14 +22,17 @@ ACCESS = st.sampled_from([*KINDS, *(f"{kind}:{name}" for kind in KINDS for name 
 
 @st.composite
 def permissions(draw: st.DrawFn) -> Permission:
-    """Any valid permission over the few names above."""
-    things = draw(st.lists(st.sampled_from(PATTERNS), max_size=2))
+    """Any valid permission over the few names above, given by an operator, or handed on."""
+    by = draw(st.sampled_from(("", "operator", *PEOPLE)))
+    is_handed_on = by in PEOPLE
+    things = draw(st.lists(st.sampled_from(IDS if is_handed_on else PATTERNS), min_size=is_handed_on, max_size=2))
     return Permission(
-        id=str(draw(st.integers(0, 1_000_000))),
+        id="",
+        by=by,
         who=draw(st.sampled_from(WHO)),
-        access=tuple(draw(st.lists(ACCESS, min_size=1, max_size=3))),
+        access=tuple(draw(st.lists(ACCESS, min_size=1, max_size=3))) + draw(st.sampled_from(((), ("share",)))),
         things=tuple(things),
-        types=tuple(draw(st.lists(st.sampled_from(TYPES), min_size=0 if things else 1, max_size=1))),
+        types=tuple(draw(st.lists(st.sampled_from(TYPES), min_size=not things, max_size=not is_handed_on))),
         until=draw(st.none() | st.floats(0.0, 10.0)),
         priority=draw(st.none() | st.integers(0, 7)),
     )
@@ -55,10 +59,11 @@ def test_decisions_are_those_of_the_rule(
     asked: list[tuple[str, str, list[str], str, str, float]],
 ) -> None:
     """In any order, and however often: decisions are remembered, and time goes on."""
-    table = PermissionTable(all, groups)
+    all = [msgspec.structs.replace(each, id=str(number)) for number, each in enumerate(all)]
+    table = PermissionTable(all, groups, operators=("operator",))
     for who, id, types, kind, name, now in sorted(asked, key=lambda each: each[-1]):
         found = table.decide(who, id, tuple(types), kind, name, now)
-        expected, priority = may(all, groups, who, id, tuple(types), kind, name, now)
+        expected, priority = may(all, groups, who, id, tuple(types), kind, name, now, ("operator",))
         assert (found.until_s > now) == expected
         if expected:
             assert found.priority == priority
