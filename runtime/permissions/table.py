@@ -36,10 +36,16 @@ _ACCESS: Final = re.compile(rf"({'|'.join(KINDS)})(:[A-Za-z_][A-Za-z0-9._-]*)?")
 #: Characters of each name in a permission.
 NAME_MAX: Final = 200
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX)]
+_RESERVED_PREFIXES: Final = ("backplane:", "client:", GROUP, LINK, "mashup:", "node:", "rule:")
 #: In the place of a cap: more urgent than any.
 _NO_CAP: Final = -1
 _NEVER: Final = float("-inf")
 _ALWAYS: Final = float("inf")
+
+
+def is_reserved(user: str) -> bool:
+    """Whether the name of a user would be that of a principal of another kind, such as a group or a node."""
+    return user in (LOCAL_USER, "anonymous") or user.startswith(_RESERVED_PREFIXES)
 
 
 class Permission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
