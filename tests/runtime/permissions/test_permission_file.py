@@ -107,14 +107,6 @@ def test_a_change_that_is_wrong_changes_nothing(tmp_path: Path) -> None:
     assert read(path).permissions == (ADAS,)
 
 
-def test_the_file_on_the_page_is_valid(tmp_path: Path) -> None:
-    """docs/concepts/permissions.md."""
-    page = Path(__file__).parents[3] / "docs" / "concepts" / "permissions.md"
-    (text,) = [part.partition("```")[0] for part in page.read_text().split("```text\n")[1:]]
-    (tmp_path / "p.json").write_text(text)
-    assert [each.id for each in read(tmp_path / "p.json").permissions] == ["1", "2"]
-
-
 def test_nothing_is_written_that_could_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever made it: the file would permit nothing then, and could not be changed any more."""
     path = tmp_path / "p.json"
