@@ -26,8 +26,15 @@ class Access:
         self.unix_s = unix_s
         self._file = None if policy is None else PermissionFile(policy.file)
         self._control: AccessControl | None = None
+        self._audit: AuditLog | None = None
         if policy is not None and self._file is not None:
-            self._control = AccessControl(self._file, policy.operators, unix_s, AuditLog(policy.audit))
+            self._audit = AuditLog(policy.audit)
+            self._control = AccessControl(self._file, policy.operators, unix_s, self._audit)
+
+    def close(self) -> None:
+        """Close the audit log."""
+        if self._audit is not None:
+            self._audit.close()
 
     @property
     def file(self) -> Path | None:
@@ -86,14 +93,24 @@ class Access:
         """Whether a user may know of a thing that lives elsewhere, by its id and semantic types."""
         return self._control is None or self._control.permits(principal, id, types, "", "")
 
+    def refused(self, principal: str, id: str, kind: str, name: str) -> None:
+        """Write a refusal by this gateway into the audit log.
+
+        A user who is no operator gets a line for an unknown id as well: else the time of the answer would tell which exist.
+        """
+        if self._audit is not None and not self.is_operator(principal):
+            self._audit.called(self.unix_s(), principal, id, kind, name, is_permitted=False)
+
     def refusal(self, principal: str, entry: CatalogueEntry, group: str, kind: str, name: str) -> BackplaneError | None:
-        """The error for a user who may not use an affordance; None: he may.
+        """The error for a user who may not use an affordance, which the audit log gets, too; None: he may.
 
         An affordance that he may not use in any way does not exist for him. `group`: "properties", "actions" or "events".
         """
-        if name in entry.model.get(group, {}):
-            if self.permits(principal, entry, kind, name):
-                return None
+        is_known = name in entry.model.get(group, {})
+        if is_known and self.permits(principal, entry, kind, name):
+            return None
+        self.refused(principal, entry.id, kind, name)
+        if is_known:
             if any(self.permits(principal, entry, other, name) for other in KINDS_OF[group]):
                 return denied(principal, kind, name, entry.id)
         return NotFound(f"{entry.id} has no {name!r} in its {group}")

@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 import msgspec
 from aiohttp import hdrs, web
 
-from appbackplane.transport.errors import BackplaneError, InvalidArgument, NotFound, PermissionDenied
+from appbackplane.transport.errors import BackplaneError, InvalidArgument, PermissionDenied
 
 from ..catalogue import CatalogueEntry
 from ..description import Description
@@ -40,7 +40,7 @@ from .conditional import etag_of, tagged
 from .directory_description import JSON_LD, MERGE_PATCH, PROBLEM, TD, WELL_KNOWN, directory_description
 from .directory_events import DirectoryEvents, OwnThing, Record
 from .forms import JSON, path_of
-from .mirror import Mirror, pause
+from .mirror import Mirror, pause, unknown_thing
 from .parsing import NOTHING, json_of, natural_of
 from .problems import problem
 from .thing_page import PAGE_HEADERS, page_of, wants_page
@@ -278,7 +278,7 @@ class DirectoryApi:
         record, queue = self._record(id), self._new_queue()
         found = None if record is None else self._description(request, record, queue)
         if found is None:
-            raise unknown(id)
+            raise unknown_thing(id)
         if wants_page(request.headers.get(hdrs.ACCEPT, "")):
             page = page_of(found, f"{self._base_of(request)}{path_of(id)}")
             return web.Response(body=page, content_type="text/html", charset="utf-8", headers=_NO_STORE | PAGE_HEADERS)
@@ -356,7 +356,7 @@ class DirectoryApi:
         patch = await self._document_of(request, (MERGE_PATCH,))
         before = await self._before(request)
         if before is None:
-            raise unknown(request.match_info["id"])
+            raise unknown_thing(request.match_info["id"])
         document = merged(before.document(), patch)
         if document.get("id") != before.id:
             return _invalid([Fault("id", f"expected {before.id!r}, as in the path: an id cannot be changed")])
@@ -368,7 +368,7 @@ class DirectoryApi:
         self._expect_registrar(request)
         before = await self._before(request)
         if before is None:
-            raise unknown(request.match_info["id"])
+            raise unknown_thing(request.match_info["id"])
         self._apply(Change(before, None))
         return web.Response(status=204)
 
@@ -412,11 +412,6 @@ class DirectoryApi:
 def _etag_without(queue: str, body: bytes) -> str:
     """The entity tag of descriptions, which differ by nothing else than their queues if nothing has changed."""
     return etag_of(body.replace(queue.encode(), b""))
-
-
-def unknown(id: str) -> NotFound:
-    """The error for an id that is unknown, or hidden from the user."""
-    return NotFound(f"no thing {id!r}: GET /things lists all")
 
 
 async def _document_of(request: web.Request, types: Sequence[str]) -> Description:

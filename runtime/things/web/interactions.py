@@ -47,7 +47,7 @@ class Interactions:
 
     async def read_all(self, request: web.Request) -> web.Response:
         principal = request["principal"]
-        entry = await self._mirror.thing(request.match_info["id"], principal)
+        entry = await self._mirror.thing(request.match_info["id"], principal, "read")
         access = self._mirror.access
         names = [name for name in entry.model.get("properties", {}) if access.permits(principal, entry, "read", name)]
         values = await asyncio.gather(*(self._value(request, entry, name) for name in names))
@@ -90,7 +90,7 @@ class Interactions:
         Before the first one is written it is known that each of them exists and may be written by this user.
         """
         principal = request["principal"]
-        entry = await self._mirror.thing(request.match_info["id"], principal)
+        entry = await self._mirror.thing(request.match_info["id"], principal, "write")
         values = await json_of(request)
         if type(values) is not dict:
             raise InvalidArgument("expected an object with the values by property as JSON in the body")

@@ -135,6 +135,7 @@ class Server:
                     task.cancel()
                 self._interactions.close()
                 self._sharing.close()
+                self._access.close()
                 mirror.close()
                 directory.close()
                 await runner.cleanup()
