@@ -110,7 +110,6 @@ class Access:
         if is_known and self.permits(principal, entry, kind, name):
             return None
         self.refused(principal, entry.id, kind, name)
-        if is_known:
-            if any(self.permits(principal, entry, other, name) for other in KINDS_OF[group]):
-                return denied(principal, kind, name, entry.id)
+        if is_known and any(self.permits(principal, entry, other, name) for other in KINDS_OF[group]):
+            return denied(principal, kind, name, entry.id)
         return NotFound(f"{entry.id} has no {name!r} in its {group}")
