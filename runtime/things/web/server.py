@@ -104,7 +104,7 @@ class Server:
         sign_in = nullcontext() if self._sign_in is None else self._sign_in.running(stopping)
         async with await connect_async(self._system, timeout=30.0) as client, sign_in:
             self._mirror = mirror = Mirror(client, self._access)
-            self._interactions = Interactions(mirror, self._epoch)
+            self._interactions = Interactions(mirror)
             self._streams = Streams(mirror, self._epoch)
             self._sharing = SharingApi(mirror, self._access)
             self._live = Live(mirror, self._epoch)

@@ -83,7 +83,7 @@ class Desk:
         self.system = IdleSystem()
         self.mirror = KnownMirror(self.system, self.access)
         self.streams = Streams(self.mirror, "epoch")
-        self.interactions = Interactions(self.mirror, "epoch")
+        self.interactions = Interactions(self.mirror)
         self._audit = folder / "p.audit"
 
     @asynccontextmanager
@@ -182,5 +182,45 @@ def test_refusals_by_the_gateway_are_in_the_audit_log(tmp_path: Path) -> None:
             ("ben", "read", "urn:a"), ("ben", "read", "urn:none"), ("ben", "observe burnt_out", "urn:a"),
             ("ben", "write level", "urn:a"), ("ben", "invoke fade", "urn:a"),
         ]  # fmt: skip
+
+    asyncio.run(main())
+
+
+def test_a_result_is_for_those_who_may_still_act(tmp_path: Path) -> None:
+    """Read and cancelled by nobody else; as one that is unknown."""
+
+    async def main() -> None:
+        desk = Desk(tmp_path)
+        async with desk.served() as client:
+            desk.permit(bens("invoke"))
+            begun = await client.post("/things/urn:a/actions/fade", headers=BEN)
+            href = begun.headers["Location"]
+            assert (await client.get(href, headers=BEN)).status == 200
+            assert (await client.get(href)).status == 404, "not even an operator: it is Ben's"
+            desk.permit(bens("read"))
+            number = href.rpartition("/")[2]
+            unknown = f"no invocation {number!r} of yours: unknown, expired, or lost when the gateway ended"
+            for answer in (await client.get(href, headers=BEN), await client.delete(href, headers=BEN)):
+                assert await detail(answer) == (404, unknown)
+            desk.system.end.set()
+            desk.permit(bens("invoke"))
+            while (said := await (await client.get(href, headers=BEN)).json())["status"] == "running":
+                pass
+            assert (said["status"], said["output"]) == ("completed", "the result")
+
+    asyncio.run(main())
+
+
+def test_a_condition_on_several_properties_is_refused(tmp_path: Path) -> None:
+    """Rather than ignored: the client would believe that it has overwritten nothing."""
+
+    async def main() -> None:
+        desk = Desk(tmp_path)
+        desk.system.end.set()
+        async with desk.served() as client:
+            asked = {"path": "/things/urn:a/properties", "json": {"level": 1}}
+            refused = await client.put(**asked, headers={"If-Match": '"stale"'})
+            assert await detail(refused) == (400, "If-Match: a condition is for one property: PUT …/properties/NAME")
+            assert (await client.put(**asked)).status == 204
 
     asyncio.run(main())
