@@ -112,6 +112,7 @@ class Server:
                 mirror, self._registrations, self._epoch, unix_ns=self._unix_ns, base_of=self._base_of,
                 describe=self._description, is_secured=not self._authentication.is_anonymous,
                 visible=self._visible if self._access.is_limited else everything, may_register=self._access.is_operator,
+                access=self._access,
             )  # fmt: skip
             # Malformed requests are the client's concern, and a log line with a traceback for each would be a flood.
             logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
