@@ -13,6 +13,7 @@ from ...permissions.audit import AuditLog
 from ...permissions.permission_file import GuestLink, PermissionFile, Permissions
 from ...process_config import PermissionPolicy
 from ..catalogue import CatalogueEntry
+from .history import History
 
 #: The kinds of access to each group of affordances.
 KINDS_OF: Final = {"properties": ("read", "write", "observe"), "actions": ("invoke",), "events": ("observe",)}
@@ -63,6 +64,17 @@ class Access:
             return 0
         self._file.table(self.unix_s())
         return self._file.version
+
+    def floor_of(self, principal: str, history: History) -> int:
+        """The number of the newest message that a user must not get by continuing: they may not have had the permission then.
+
+        For all but operators it is the last one before the permissions were seen to change. Whoever keeps a history asks
+        from time to time, or more messages than need be count as old.
+        """
+        version = self.version
+        if history.permissions_version != version:
+            history.permissions_version, history.floor = version, history.last
+        return 0 if self.is_operator(principal) else history.floor
 
     def look_again(self) -> None:
         """The file has just been changed here: do not wait for the next look at it."""

@@ -101,7 +101,7 @@ class DirectoryApi:
         self._base_of, self._describe_own, self._is_secured, self._visible = base_of, describe, is_secured, visible
         self._may_register = may_register
         self._registrations = file.things
-        self._events = DirectoryEvents(epoch, self._description)
+        self._events = DirectoryEvents(epoch, self._description, self._access)
         self._own: dict[str, OwnThing] = {}
         #: The listing that `_own` was made of. What the first one has is not announced.
         self._seen = mirror.catalogue.things
@@ -141,6 +141,7 @@ class DirectoryApi:
                     with suppress(BackplaneError):
                         await self._mirror.refresh(is_thorough=True)
                 self._look()
+                self._events.look_at_permissions()
             except Exception:  # the edge: a failure here would end all announcements
                 log.exception("what has come and gone is not announced")
             await pause(stopping, LOOK_S)

@@ -46,6 +46,7 @@ class Mirror:
         self.feed = LiveFeed()
         self._listed_s = -LIST_AGAIN_S
         self._version = -1
+        self._permissions_version = -1
         #: The listing under way, and whether it is thorough.
         self._listing: tuple[asyncio.Task[None], bool] | None = None
 
@@ -147,7 +148,18 @@ class Mirror:
 
     def history(self, id: str, kind: str, name: str) -> History:
         """The last messages of a property or event. `kind`: "properties" or "events"."""
-        return self._histories.setdefault((id, kind, name), History())
+        found = self._histories.get((id, kind, name))
+        if found is None:
+            found = self._histories[id, kind, name] = History()
+            self.access.floor_of("", found)
+        return found
+
+    def look_at_permissions(self) -> None:
+        """If they have changed: what is in the histories now is old for all but operators."""
+        if self._permissions_version != self.access.version:
+            self._permissions_version = self.access.version
+            for history in (*self._histories.values(), self.feed.history):
+                self.access.floor_of("", history)
 
     async def ask_for_values(self, entry: CatalogueEntry) -> None:
         """Have a new thing publish its observable properties, so that later reads need not wait for its actions."""

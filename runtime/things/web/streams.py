@@ -83,6 +83,7 @@ class Streams:
     async def end_revoked(self, stopping: asyncio.Event) -> None:
         """End the streams whose users may not observe any more, until the task is cancelled."""
         while True:
+            self._mirror.look_at_permissions()
             for each in [*self._open]:
                 if not each.is_revoked and not self._mirror.access.permits(
                     each.principal, each.entry, "observe", each.name
@@ -102,6 +103,9 @@ class Streams:
             if queue.partition(".")[0] != self._epoch:
                 lost = None  # a queue of a gateway that has ended, or of somebody's own making
             self._places[place] = history.last
+        floor = self._mirror.access.floor_of(stream.principal, history)
+        if self._places[place] < floor:  # nor does the count of messages from before a permission concern the user
+            self._places[place], lost = floor, None
         self._places.move_to_end(place)
         if len(self._places) > SUBSCRIBERS_MAX:
             self._places.popitem(last=False)
@@ -149,6 +153,10 @@ class Streams:
                 opening += lost_event(None)
             else:
                 number = min(known, history.last)
+            floor = self._mirror.access.floor_of(stream.principal, history)
+            if number < floor:
+                number = floor
+                opening += lost_event(None)
         await response.prepare(request)
         if request.method == hdrs.METH_HEAD:
             return response

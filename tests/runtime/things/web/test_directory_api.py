@@ -352,3 +352,21 @@ def test_the_state_of_a_list_tells_no_hidden_change() -> None:
         assert await state(client, 1) != before
 
     served(test)
+
+
+def test_a_new_permission_opens_no_past(tmp_path: Path) -> None:
+    """Descriptions that have changed since are not told; an operator is told all."""
+
+    async def test(client: TestClient[Any, Any], things: KnownThings, clock: Clock) -> None:
+        for title in ("First", "Second"):
+            await client.put("/things/urn:dev:a", json=td("urn:dev:a", title=title))
+        stream = await client.get("/events?diff=true", headers={"Last-Event-ID": "e1-0"})
+        assert '"First"' in (await event(stream))[1]
+        stream.close()
+        stream = await client.get("/events?diff=true", headers=EVE | {"Last-Event-ID": "e1-0"})
+        assert await event(stream) == ("lost", "null")
+        await client.put("/things/urn:dev:b", json=td("urn:dev:b"))
+        assert (await event(stream))[0] == "thing_created"
+        stream.close()
+
+    served(test, access=permitted(tmp_path))

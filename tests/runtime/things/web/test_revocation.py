@@ -224,3 +224,76 @@ def test_a_condition_on_several_properties_is_refused(tmp_path: Path) -> None:
             assert (await client.put(**asked)).status == 204
 
     asyncio.run(main())
+
+
+async def event_of(answer: ClientResponse) -> dict[str, str]:
+    """The next event of a stream."""
+    fields: dict[str, str] = {}
+    async for line in answer.content:
+        name, _, value = line.decode().rstrip("\n").partition(": ")
+        if name and value:
+            fields[name] = value
+        elif fields:
+            return fields
+    raise AssertionError("the stream has ended")
+
+
+def test_a_new_permission_opens_no_past(tmp_path: Path) -> None:
+    """Neither by an id that somebody makes up, nor by one from before a revocation; an operator's streams continue."""
+
+    async def main() -> None:
+        desk = Desk(tmp_path)
+        async with desk.served() as client:
+            desk.permit(bens("read"))
+            async with client.get(STREAM):  # the history is kept from now on
+                desk.mirror.tell("hidden")
+            desk.permit(bens("observe"))
+            continued = {"Last-Event-ID": "epoch-0"}
+            async with client.get(STREAM, headers=BEN | continued) as stream:
+                assert await event_of(stream) == {"event": "lost", "data": "null"}
+                desk.mirror.tell("shown")
+                assert await event_of(stream) == {"id": "epoch-2", "data": '"shown"'}
+            async with client.get(STREAM, headers=BEN | {"Last-Event-ID": "epoch-1"}) as stream:
+                assert (await event_of(stream))["data"] == '"shown"'
+            async with client.get(STREAM, headers=continued) as stream:
+                assert (await event_of(stream))["data"] == '"hidden"'
+
+    asyncio.run(main())
+
+
+def test_a_queue_of_polls_has_nothing_from_before_a_new_permission(tmp_path: Path) -> None:
+    """It is opened, the permission ends, and comes again: what happened meanwhile is lost, nor is it counted."""
+
+    async def main() -> None:
+        desk = Desk(tmp_path)
+        async with desk.served() as client:
+            desk.permit(bens("observe"))
+            assert (await client.head(POLL, headers=BEN)).status == 200
+            desk.mirror.tell("first")
+            assert await (await client.get(POLL, headers=BEN)).json() == "first"
+            desk.permit()
+            desk.mirror.tell("hidden")
+            desk.permit(bens("observe"))
+            polling = asyncio.create_task(client.get(POLL, headers=BEN))
+            await desk.waiting()
+            desk.mirror.tell("shown")
+            answer = await polling
+            assert (await answer.json(), answer.headers["Lost"]) == ("shown", "unknown")
+
+    asyncio.run(main())
+
+
+def test_who_is_permitted_all_along_continues(tmp_path: Path) -> None:
+    """With the message behind the last id; nothing is lost, though permissions were changed long ago."""
+
+    async def main() -> None:
+        desk = Desk(tmp_path)
+        desk.permit(bens("observe"))
+        async with desk.served() as client:
+            async with client.get(STREAM, headers=BEN):
+                desk.mirror.tell("first")
+                desk.mirror.tell("second")
+            async with client.get(STREAM, headers=BEN | {"Last-Event-ID": "epoch-1"}) as stream:
+                assert await event_of(stream) == {"id": "epoch-2", "data": '"second"'}
+
+    asyncio.run(main())
