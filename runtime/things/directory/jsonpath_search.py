@@ -43,6 +43,8 @@ def found_by(query: str, descriptions: Sequence[Any], steps_max: int = STEPS_MAX
                 raise InvalidArgument(
                     f"query: it finds more than {RESULTS_MAX:,} values or {RESULTS_BYTES_MAX >> 20} MiB: narrow it"
                 )
+    except OverflowError:  # the library makes an int of 1e999
+        raise InvalidArgument("query: a number in it is too large") from None
     except (jsonpath.JSONPathError, RecursionError, ValueError) as error:
         raise InvalidArgument(f"query: {str(error).partition(chr(10))[0] or 'it is nested too deeply'}") from None
     return b"[" + b",".join(found) + b"]"

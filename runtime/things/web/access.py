@@ -13,6 +13,7 @@ from ...permissions.audit import AuditLog
 from ...permissions.permission_file import GuestLink, PermissionFile, Permissions
 from ...process_config import PermissionPolicy
 from ..catalogue import CatalogueEntry
+from .history import History
 
 #: The kinds of access to each group of affordances.
 KINDS_OF: Final = {"properties": ("read", "write", "observe"), "actions": ("invoke",), "events": ("observe",)}
@@ -26,8 +27,15 @@ class Access:
         self.unix_s = unix_s
         self._file = None if policy is None else PermissionFile(policy.file, policy.operators)
         self._control: AccessControl | None = None
+        self._audit: AuditLog | None = None
         if policy is not None and self._file is not None:
-            self._control = AccessControl(self._file, policy.operators, unix_s, AuditLog(policy.audit))
+            self._audit = AuditLog(policy.audit)
+            self._control = AccessControl(self._file, policy.operators, unix_s, self._audit)
+
+    def close(self) -> None:
+        """Close the audit log."""
+        if self._audit is not None:
+            self._audit.close()
 
     @property
     def file(self) -> Path | None:
@@ -56,6 +64,17 @@ class Access:
             return 0
         self._file.table(self.unix_s())
         return self._file.version
+
+    def floor_of(self, principal: str, history: History) -> int:
+        """The number of the newest message that a user must not get by continuing: they may not have had the permission then.
+
+        For all but operators it is the last one before the permissions were seen to change. Whoever keeps a history asks
+        from time to time, or more messages than need be count as old.
+        """
+        version = self.version
+        if history.permissions_version != version:
+            history.permissions_version, history.floor = version, history.last
+        return 0 if self.is_operator(principal) else history.floor
 
     def look_again(self) -> None:
         """The file has just been changed here: do not wait for the next look at it."""
@@ -86,14 +105,23 @@ class Access:
         """Whether a user may know of a thing that lives elsewhere, by its id and semantic types."""
         return self._control is None or self._control.permits(principal, id, types, "", "")
 
+    def refused(self, principal: str, id: str, kind: str, name: str) -> None:
+        """Write a refusal by this gateway into the audit log.
+
+        A user who is no operator gets a line for an unknown id as well: else the time of the answer would tell which exist.
+        """
+        if self._audit is not None and not self.is_operator(principal):
+            self._audit.called(self.unix_s(), principal, id, kind, name, is_permitted=False)
+
     def refusal(self, principal: str, entry: CatalogueEntry, group: str, kind: str, name: str) -> BackplaneError | None:
-        """The error for a user who may not use an affordance; None: he may.
+        """The error for a user who may not use an affordance, which the audit log gets, too; None: he may.
 
         An affordance that he may not use in any way does not exist for him. `group`: "properties", "actions" or "events".
         """
-        if name in entry.model.get(group, {}):
-            if self.permits(principal, entry, kind, name):
-                return None
-            if any(self.permits(principal, entry, other, name) for other in KINDS_OF[group]):
-                return denied(principal, kind, name, entry.id)
+        is_known = name in entry.model.get(group, {})
+        if is_known and self.permits(principal, entry, kind, name):
+            return None
+        self.refused(principal, entry.id, kind, name)
+        if is_known and any(self.permits(principal, entry, other, name) for other in KINDS_OF[group]):
+            return denied(principal, kind, name, entry.id)
         return NotFound(f"{entry.id} has no {name!r} in its {group}")

@@ -13,13 +13,14 @@ import sqlite3
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from hashlib import blake2b
 from typing import Any, Final
 from urllib.parse import urlencode
 
 import msgspec
 from aiohttp import hdrs, web
 
-from appbackplane.transport.errors import BackplaneError, InvalidArgument, NotFound, PermissionDenied
+from appbackplane.transport.errors import BackplaneError, InvalidArgument, PermissionDenied
 
 from ..catalogue import CatalogueEntry
 from ..description import Description
@@ -36,11 +37,12 @@ from ..directory.registered_things import (
 from ..directory.registration_file import RegistrationFile
 from ..directory.rfc3339 import text_of
 from ..directory.validation import DEPTH_MAX, Fault, faults_of, is_too_deep
+from .access import Access
 from .conditional import etag_of, tagged
 from .directory_description import JSON_LD, MERGE_PATCH, PROBLEM, TD, WELL_KNOWN, directory_description
 from .directory_events import DirectoryEvents, OwnThing, Record
 from .forms import JSON, path_of
-from .mirror import Mirror, pause
+from .mirror import Mirror, pause, unknown_thing
 from .parsing import NOTHING, json_of, natural_of
 from .problems import problem
 from .thing_page import PAGE_HEADERS, page_of, wants_page
@@ -87,16 +89,19 @@ class DirectoryApi:
         is_secured: bool,
         visible: Visible = everything,
         may_register: Callable[[str], bool] = lambda principal: True,
+        access: Access | None = None,
     ) -> None:
         """`unix_ns`: the clock. `base_of`: the gateway's address, as the client knows it. `describe`: makes the description of
         a thing of this system with a queue for long polling, or None if the user must not learn of it. `epoch` names the
-        gateway's process in ids of events and queues. `may_register`: whether a user may change the directory.
+        gateway's process in ids of events and queues. `may_register`: whether a user may change the directory. `access`: the
+        permissions; None: every user may use all.
         """
+        self._access = Access(None, lambda: 0.0) if access is None else access
         self._mirror, self._file, self._unix_ns = mirror, file, unix_ns
         self._base_of, self._describe_own, self._is_secured, self._visible = base_of, describe, is_secured, visible
         self._may_register = may_register
         self._registrations = file.things
-        self._events = DirectoryEvents(epoch, self._description)
+        self._events = DirectoryEvents(epoch, self._description, self._access)
         self._own: dict[str, OwnThing] = {}
         #: The listing that `_own` was made of. What the first one has is not announced.
         self._seen = mirror.catalogue.things
@@ -136,6 +141,7 @@ class DirectoryApi:
                     with suppress(BackplaneError):
                         await self._mirror.refresh(is_thorough=True)
                 self._look()
+                self._events.look_at_permissions()
             except Exception:  # the edge: a failure here would end all announcements
                 log.exception("what has come and gone is not announced")
             await pause(stopping, LOOK_S)
@@ -235,12 +241,27 @@ class DirectoryApi:
         offset, limit = _page_of(request)
         if self._visible is everything:
             page = await self._descriptions(request, records[offset : offset + limit], queue)
-            return self._paged(request, page, len(records), queue)
-        found = await self._descriptions(request, records, queue)
-        return self._paged(request, found[offset : offset + limit], len(found), queue)
+            return self._paged(request, page, len(records), queue, f"{self._epoch}-{self._events.last}")
+        return await self._page(request, await self._descriptions(request, records, queue), queue)
 
-    def _paged(self, request: web.Request, page: Sequence[Description], total: int, queue: str) -> web.Response:
-        """A page of a list. `total`: the length of the whole list. `queue`: of its descriptions."""
+    async def _page(self, request: web.Request, found: Sequence[Description], queue: str) -> web.Response:
+        """The page of a list that the user sees all of. Its state tells of no change that is hidden from the user."""
+        offset, limit = _page_of(request)
+        if not _is_part(request, len(found)):
+            return self._paged(request, found, len(found), queue, "")
+        digest = blake2b(digest_size=9)
+        for number, each in enumerate(found, 1):
+            digest.update(_encode(each).replace(queue.encode(), b""))
+            if number % BATCH == 0:
+                await _turn()
+        return self._paged(request, found[offset : offset + limit], len(found), queue, digest.hexdigest())
+
+    def _paged(
+        self, request: web.Request, page: Sequence[Description], total: int, queue: str, state: str
+    ) -> web.Response:
+        """A page of a list. `total`: the length of the whole list. `queue`: of its descriptions. `state`: of the list, so that
+        a client knows whether two pages belong together.
+        """
         form = request.query.get("format", "array")
         if form not in ("array", "collection"):
             raise InvalidArgument(f"format={form!r}: expected array or collection")
@@ -265,8 +286,7 @@ class DirectoryApi:
         response = tagged(request, data, JSON_LD, _NO_STORE[hdrs.CACHE_CONTROL], _etag_without(queue, data))
         if has_more:
             response.headers.add(hdrs.LINK, f'<{link(offset + limit)}>; rel="next"')
-        if has_more or "limit" in request.query or "offset" in request.query:
-            state = f"{self._epoch}-{self._events.last}"
+        if _is_part(request, total):
             response.headers.add(hdrs.LINK, f'<{request.path}>; rel="canonical"; etag="{state}"')
         return response
 
@@ -278,7 +298,7 @@ class DirectoryApi:
         record, queue = self._record(id), self._new_queue()
         found = None if record is None else self._description(request, record, queue)
         if found is None:
-            raise unknown(id)
+            raise unknown_thing(id)
         if wants_page(request.headers.get(hdrs.ACCEPT, "")):
             page = page_of(found, f"{self._base_of(request)}{path_of(id)}")
             return web.Response(body=page, content_type="text/html", charset="utf-8", headers=_NO_STORE | PAGE_HEADERS)
@@ -295,22 +315,23 @@ class DirectoryApi:
     # -- searching ----------------------------------------------------------------------------------------------------
 
     async def search(self, request: web.Request) -> web.Response:
-        query, queue = request.query, self._new_queue()
+        query, queue, principal = request.query, self._new_queue(), request["principal"]
         search = search_of(
             query.get("text", ""), query.get("type", ""), query.get("place", ""), query.getall("where", [])
         )
         found = [
             each
             for each in await self._descriptions(request, await self._records(), queue)
-            if search.matches(each, lambda name, id=each["id"]: self._value(id, name))  # type: ignore[misc]
+            if search.matches(each, lambda name, id=each["id"]: self._value(principal, id, name))  # type: ignore[misc]
         ]
-        offset, limit = _page_of(request)
-        return self._paged(request, found[offset : offset + limit], len(found), queue)
+        return await self._page(request, found, queue)
 
-    def _value(self, id: str, name: str) -> Any:
-        """The last published value of an observable property of a thing of this system; None: it is not known."""
+    def _value(self, principal: str, id: str, name: str) -> Any:
+        """The last published value of an observable property of a thing of this system; None: it is not known to this user."""
         own = self._own.get(id)
-        value = None if own is None else self._mirror.cached(own.entry, name)
+        if own is None or not self._access.permits(principal, own.entry, "read", name):
+            return None
+        value = self._mirror.cached(own.entry, name)
         return None if value is None else msgspec.json.decode(value)
 
     async def search_jsonpath(self, request: web.Request) -> web.Response:
@@ -356,7 +377,7 @@ class DirectoryApi:
         patch = await self._document_of(request, (MERGE_PATCH,))
         before = await self._before(request)
         if before is None:
-            raise unknown(request.match_info["id"])
+            raise unknown_thing(request.match_info["id"])
         document = merged(before.document(), patch)
         if document.get("id") != before.id:
             return _invalid([Fault("id", f"expected {before.id!r}, as in the path: an id cannot be changed")])
@@ -368,7 +389,7 @@ class DirectoryApi:
         self._expect_registrar(request)
         before = await self._before(request)
         if before is None:
-            raise unknown(request.match_info["id"])
+            raise unknown_thing(request.match_info["id"])
         self._apply(Change(before, None))
         return web.Response(status=204)
 
@@ -414,11 +435,6 @@ def _etag_without(queue: str, body: bytes) -> str:
     return etag_of(body.replace(queue.encode(), b""))
 
 
-def unknown(id: str) -> NotFound:
-    """The error for an id that is unknown, or hidden from the user."""
-    return NotFound(f"no thing {id!r}: GET /things lists all")
-
-
 async def _document_of(request: web.Request, types: Sequence[str]) -> Description:
     """The body, an object. Raises `InvalidArgument`, HTTPUnsupportedMediaType or HTTPRequestEntityTooLarge."""
     if hdrs.CONTENT_TYPE in request.headers and request.content_type not in types:
@@ -436,6 +452,11 @@ async def _document_of(request: web.Request, types: Sequence[str]) -> Descriptio
 def _too_large() -> web.HTTPRequestEntityTooLarge:
     text = f"a description has at most {TD_BYTES_MAX >> 10} KiB and is nested at most {DEPTH_MAX} deep"
     return web.HTTPRequestEntityTooLarge(TD_BYTES_MAX, text=text)
+
+
+def _is_part(request: web.Request, total: int) -> bool:
+    """Whether the answer may be a part of a list of this length."""
+    return "limit" in request.query or "offset" in request.query or total > PAGE_MAX
 
 
 def _page_of(request: web.Request) -> tuple[int, int]:

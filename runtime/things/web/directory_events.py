@@ -20,6 +20,7 @@ from ..catalogue import CatalogueEntry
 from ..description import Description
 from ..directory.changes import KINDS, event_of
 from ..directory.registered_things import RegisteredThing
+from .access import Access
 from .history import History, event_id, number_of
 from .streams import COMMENT_S, WRITE_BYTES_MAX, lost_event, send
 
@@ -49,10 +50,13 @@ class RecordedChange(msgspec.Struct, frozen=True, omit_defaults=True):
 class DirectoryEvents:
     """The subscribers of the directory."""
 
-    def __init__(self, epoch: str, description: Callable[[web.Request, Record, str], Description | None]) -> None:
+    def __init__(
+        self, epoch: str, description: Callable[[web.Request, Record, str], Description | None], access: Access
+    ) -> None:
         """`description`: what the user of a request sees of a record, with a queue for long polling; None: nothing. `epoch`
-        names this gateway's process.
+        names this gateway's process. `access`: the permissions.
         """
+        self._access = access
         self._epoch, self._description = epoch, description
         self._history = History()
         self._subscribers = 0
@@ -68,6 +72,10 @@ class DirectoryEvents:
     def last(self) -> int:
         """The number of the last event."""
         return self._history.last
+
+    def look_at_permissions(self) -> None:
+        """If they have changed: the events until now are old for all but operators."""
+        self._access.floor_of("", self._history)
 
     def close(self) -> None:
         """End all streams."""
@@ -97,6 +105,9 @@ class DirectoryEvents:
                 opening = lost_event(None)  # of a gateway that has ended
             else:
                 number = min(known, number)
+            floor = self._access.floor_of(request["principal"], self._history)
+            if number < floor:
+                number, opening = floor, lost_event(None)
         response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream", hdrs.CACHE_CONTROL: "no-store"})
         await response.prepare(request)
         if request.method != hdrs.METH_HEAD:

@@ -34,6 +34,8 @@ class History:
         self._entries: deque[HistoryEntry] = deque()
         self._bytes = 0
         self.last = 0
+        #: The permissions as they were last seen, and the newest message by then (Access.floor_of).
+        self.permissions_version, self.floor = -1, 0
         self.is_closed = False
         self._waiting: set[asyncio.Future[None]] = set()
 

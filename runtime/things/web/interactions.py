@@ -30,10 +30,9 @@ _encode = msgspec.json.encode
 class Interactions:
     """The requests for one thing."""
 
-    def __init__(self, mirror: Mirror, epoch: str) -> None:
-        """`epoch` names the gateway's process in the addresses of invocations."""
+    def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
-        self._invocations = Invocations(epoch)
+        self._invocations = Invocations()
         #: Of each property that is being written under a condition: one such write at a time.
         self._conditional: weakref.WeakValueDictionary[tuple[str, str], asyncio.Lock] = weakref.WeakValueDictionary()
 
@@ -47,7 +46,7 @@ class Interactions:
 
     async def read_all(self, request: web.Request) -> web.Response:
         principal = request["principal"]
-        entry = await self._mirror.thing(request.match_info["id"], principal)
+        entry = await self._mirror.thing(request.match_info["id"], principal, "read")
         access = self._mirror.access
         names = [name for name in entry.model.get("properties", {}) if access.permits(principal, entry, "read", name)]
         values = await asyncio.gather(*(self._value(request, entry, name) for name in names))
@@ -90,7 +89,9 @@ class Interactions:
         Before the first one is written it is known that each of them exists and may be written by this user.
         """
         principal = request["principal"]
-        entry = await self._mirror.thing(request.match_info["id"], principal)
+        entry = await self._mirror.thing(request.match_info["id"], principal, "write")
+        if hdrs.IF_MATCH in request.headers:
+            raise InvalidArgument("If-Match: a condition is for one property: PUT …/properties/NAME")
         values = await json_of(request)
         if type(values) is not dict:
             raise InvalidArgument("expected an object with the values by property as JSON in the body")
@@ -154,11 +155,16 @@ class Interactions:
         match = request.match_info
         href = f"/{path_of(match['id'])}/actions/{quote(match['name'], safe='')}/{match['number']}"
         found = self._invocations.find(href, request["principal"])
-        if found is None:
+        if found is None or not self._may_invoke(request["principal"], match["id"], match["name"]):
             raise NotFound(
                 f"no invocation {match['number']!r} of yours: unknown, expired, or lost when the gateway ended"
             )
         return found
+
+    def _may_invoke(self, principal: str, id: str, name: str) -> bool:
+        """Whether a user may still use an action. The results of a thing that is gone are for operators alone."""
+        access, entry = self._mirror.access, self._mirror.catalogue.things.get(id)
+        return access.is_operator(principal) or (entry is not None and access.permits(principal, entry, "invoke", name))
 
     async def _call(
         self,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections.abc import Coroutine
+import secrets
+from collections.abc import Coroutine, Iterable
 from typing import Any, Final
 
 from appbackplane.transport.errors import BackplaneError, Busy
@@ -13,6 +13,8 @@ from .problems import problem_of
 
 #: Most invocations kept. When full, the oldest finished one is dropped; if all are running, `begin` raises `Busy`.
 INVOCATIONS_MAX: Final = 1_000
+#: Most of one principal, likewise: a tenth, so that nobody keeps others from theirs. All anonymous users are one.
+PRINCIPAL_INVOCATIONS_MAX: Final = 100
 
 
 class Invocation:
@@ -42,27 +44,35 @@ class Invocation:
 class Invocations:
     """The invocations that are kept, by path."""
 
-    def __init__(self, epoch: str) -> None:
-        """`epoch` names the gateway's process: an invocation of another process must not be taken for one of this."""
-        self._epoch = epoch
+    def __init__(self) -> None:
         self._kept: dict[str, Invocation] = {}
-        self._numbers = itertools.count(1)
 
     def begin(self, path: str, principal: str, requested: str, call: Coroutine[Any, Any, Any]) -> Invocation:
-        """Begin one. Raises `Busy` if `INVOCATIONS_MAX` are running."""
-        if len(self._kept) >= INVOCATIONS_MAX:
-            ended = next((href for href, each in self._kept.items() if each.task.done()), None)
-            if ended is None:
-                call.close()
-                raise Busy(f"the gateway already runs {INVOCATIONS_MAX:,} long actions, its maximum", retry_after=1.0)
-            del self._kept[ended]
-        href = f"{path}/{self._epoch}-{next(self._numbers)}"
+        """Begin one. Raises `Busy` if `PRINCIPAL_INVOCATIONS_MAX` of this principal, or `INVOCATIONS_MAX`, are running."""
+        own = [href for href, each in self._kept.items() if each.principal == principal]
+        try:
+            if len(own) >= PRINCIPAL_INVOCATIONS_MAX:
+                self._forget_ended(own, f"{principal} already has {PRINCIPAL_INVOCATIONS_MAX:,} long actions running")
+            elif len(self._kept) >= INVOCATIONS_MAX:
+                self._forget_ended(self._kept, f"the gateway already runs {INVOCATIONS_MAX:,} long actions")
+        except Busy:
+            call.close()
+            raise
+        # Nobody else can name it, not even another user of the same principal, nor is it that of an earlier gateway.
+        href = f"{path}/{secrets.token_hex(16)}"
         task = asyncio.ensure_future(call)
         task.add_done_callback(
             lambda ended: None if ended.cancelled() else ended.exception()
         )  # retrieved, so that asyncio does not log it
         self._kept[href] = Invocation(href, principal, requested, task)
         return self._kept[href]
+
+    def _forget_ended(self, hrefs: Iterable[str], full: str) -> None:
+        """Forget the oldest of these that has ended. Raises `Busy` if all are running."""
+        ended = next((href for href in hrefs if self._kept[href].task.done()), None)
+        if ended is None:
+            raise Busy(f"{full}, the maximum", retry_after=1.0)
+        del self._kept[ended]
 
     def find(self, href: str, principal: str) -> Invocation | None:
         """One that this principal has begun."""

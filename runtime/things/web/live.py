@@ -60,8 +60,10 @@ class Live:
             is_gap = stamp_us is None
             if stamp_us is not None:
                 place, is_gap = self._feed.place_of(stamp_us)
-            if is_gap:
+            floor = self._mirror.access.floor_of(stream.principal, self._feed.history)
+            if is_gap or place < floor:
                 opening += lost_event(None)
+                place = max(place, floor)
         response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream", hdrs.CACHE_CONTROL: "no-store"})
         self._open.add(stream)  # since the look at what the user may use nothing was awaited, so no change is missed
         try:
@@ -96,6 +98,10 @@ class Live:
             part = bytearray()
             if stream.is_to_look and self._look(stream):
                 part += _THINGS
+                floor = self._mirror.access.floor_of(stream.principal, self._feed.history)
+                if place < floor:  # a slow reader, who may observe by now what they have not read
+                    place = floor
+                    part += lost_event(None)
             while len(part) < WRITE_BYTES_MAX and not stream.is_revoked:
                 found, is_gap = self._feed.after(place)
                 if found is None:

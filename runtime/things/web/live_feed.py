@@ -34,7 +34,7 @@ class LiveFeed:
     """The messages, the newest last. Readers hold places in it, and no queues."""
 
     def __init__(self) -> None:
-        self._history = History(FEED_MESSAGES_MAX, FEED_BYTES_MAX)
+        self.history = History(FEED_MESSAGES_MAX, FEED_BYTES_MAX)
         self._stamp_us = 0
         #: Time of the first message, from which the ids count: the host's own is nobody's business.
         self._first_us: int | None = None
@@ -42,12 +42,12 @@ class LiveFeed:
 
     @property
     def is_closed(self) -> bool:
-        return self._history.is_closed
+        return self.history.is_closed
 
     def begin(self) -> int:
         """The place of a new reader: behind the newest message."""
         self._is_read = True
-        return self._history.last
+        return self.history.last
 
     def add(self, now_us: int, thing: str, group: str, name: str, data: bytes) -> None:
         """Add a new value or an event. `now_us`: monotonic. `group`: "properties" or "events". `data`: JSON."""
@@ -58,42 +58,42 @@ class LiveFeed:
                 "name": name,
                 "data": msgspec.Raw(data),
             }
-            self._history.add(_encode(said), MessageOrigin(self._next_stamp(now_us), thing, group, name))
+            self.history.add(_encode(said), MessageOrigin(self._next_stamp(now_us), thing, group, name))
 
     def lost(self, now_us: int) -> None:
         """Messages were lost on their way to the gateway."""
         if self._is_read:
-            self._history.add(None, MessageOrigin(self._next_stamp(now_us), "", "", ""))
+            self.history.add(None, MessageOrigin(self._next_stamp(now_us), "", "", ""))
 
     def after(self, place: int) -> tuple[HistoryEntry | None, bool]:
         """The first message behind a place, whose `about` is its `MessageOrigin`, and whether others before it are lost."""
-        found, lost = self._history.after(place)
+        found, lost = self.history.after(place)
         return found, bool(lost) or (found is not None and found.data is None)
 
     def place_of(self, stamp_us: int) -> tuple[int, bool]:
         """The place behind the message with this time, and whether messages since may be gone. O(messages)."""
-        place = self._history.last
-        found, _ = self._history.after(0)
+        place = self.history.last
+        found, _ = self.history.after(0)
         if found is None:
             return place, False
         if stamp_us < found.about.stamp_us:
             return found.number - 1, found.number > 1
         while found is not None and found.about.stamp_us <= stamp_us:
             place = found.number
-            found, _ = self._history.after(place)
+            found, _ = self.history.after(place)
         return place, False
 
     async def wait(self) -> None:
         """Return at the next message, and when a reader is to look again."""
-        await self._history.wait()
+        await self.history.wait()
 
     def wake(self) -> None:
         """Have all readers look again."""
-        self._history.wake()
+        self.history.wake()
 
     def close(self) -> None:
         """The gateway ends."""
-        self._history.close()
+        self.history.close()
 
     def _next_stamp(self, now_us: int) -> int:
         if self._first_us is None:

@@ -46,6 +46,7 @@ class Mirror:
         self.feed = LiveFeed()
         self._listed_s = -LIST_AGAIN_S
         self._version = -1
+        self._permissions_version = -1
         #: The listing under way, and whether it is thorough.
         self._listing: tuple[asyncio.Task[None], bool] | None = None
 
@@ -80,9 +81,10 @@ class Mirror:
             self._listing = task, is_thorough
         await asyncio.shield(self._listing[0])
 
-    async def thing(self, id: str, principal: str) -> CatalogueEntry:
+    async def thing(self, id: str, principal: str, kind: str = "describe", name: str = "") -> CatalogueEntry:
         """The thing, in the process in which it lives now. Raises `Unavailable` while it starts, and `NotFound`, in the same
-        time and with the same words, if there is none or `principal` may not know of it.
+        time and with the same words, if there is none or `principal` may not know of it. `kind`, `name`: the access, for the
+        audit log.
         """
         found = self._visible(id, principal)
         directory = self.client.known_directory
@@ -93,7 +95,8 @@ class Mirror:
             await self.refresh(is_thorough=True)
         found = self._visible(id, principal)
         if found is None:
-            raise NotFound(f"no thing {id!r}: GET /things lists all")
+            self.access.refused(principal, id, kind, name)
+            raise unknown_thing(id)
         if not self.catalogue.is_current(found, await self.client.directory()):
             raise Unavailable(f"backplane {found.backplane} of this thing is starting again", retry_after=WATCH_S)
         return found
@@ -145,7 +148,18 @@ class Mirror:
 
     def history(self, id: str, kind: str, name: str) -> History:
         """The last messages of a property or event. `kind`: "properties" or "events"."""
-        return self._histories.setdefault((id, kind, name), History())
+        found = self._histories.get((id, kind, name))
+        if found is None:
+            found = self._histories[id, kind, name] = History()
+            self.access.floor_of("", found)
+        return found
+
+    def look_at_permissions(self) -> None:
+        """If they have changed: what is in the histories now is old for all but operators."""
+        if self._permissions_version != self.access.version:
+            self._permissions_version = self.access.version
+            for history in (*self._histories.values(), self.feed.history):
+                self.access.floor_of("", history)
 
     async def ask_for_values(self, entry: CatalogueEntry) -> None:
         """Have a new thing publish its observable properties, so that later reads need not wait for its actions."""
@@ -212,8 +226,21 @@ async def pause(stopping: asyncio.Event, seconds: float) -> None:
 async def asked(mirror: Mirror, request: web.Request, group: str, kind: str) -> tuple[CatalogueEntry, str]:
     """The thing and the affordance that a path names, if the user may use it. Raises `NotFound` and `PermissionDenied`."""
     principal, name = request["principal"], request.match_info["name"]
-    entry = await mirror.thing(request.match_info["id"], principal)
-    refusal = mirror.access.refusal(principal, entry, group, kind, name)
+    entry = await mirror.thing(request.match_info["id"], principal, kind, name)
+    expect_permitted(mirror.access, principal, entry, group, kind, name)
+    return entry, name
+
+
+def expect_permitted(access: Access, principal: str, entry: CatalogueEntry, group: str, kind: str, name: str) -> None:
+    """Raise what `asked` raises, unless the user may still use an affordance."""
+    if not access.permits(principal, entry):
+        access.refused(principal, entry.id, kind, name)
+        raise unknown_thing(entry.id)
+    refusal = access.refusal(principal, entry, group, kind, name)
     if refusal is not None:
         raise refusal
-    return entry, name
+
+
+def unknown_thing(id: str) -> NotFound:
+    """The error for an id that is unknown, or hidden from the user."""
+    return NotFound(f"no thing {id!r}: GET /things lists all")

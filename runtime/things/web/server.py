@@ -104,7 +104,7 @@ class Server:
         sign_in = nullcontext() if self._sign_in is None else self._sign_in.running(stopping)
         async with await connect_async(self._system, timeout=30.0) as client, sign_in:
             self._mirror = mirror = Mirror(client, self._access)
-            self._interactions = Interactions(mirror, self._epoch)
+            self._interactions = Interactions(mirror)
             self._streams = Streams(mirror, self._epoch)
             self._sharing = SharingApi(mirror, self._access)
             self._live = Live(mirror, self._epoch)
@@ -112,6 +112,7 @@ class Server:
                 mirror, self._registrations, self._epoch, unix_ns=self._unix_ns, base_of=self._base_of,
                 describe=self._description, is_secured=not self._authentication.is_anonymous,
                 visible=self._visible if self._access.is_limited else everything, may_register=self._access.is_operator,
+                access=self._access,
             )  # fmt: skip
             # Malformed requests are the client's concern, and a log line with a traceback for each would be a flood.
             logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
@@ -135,6 +136,7 @@ class Server:
                     task.cancel()
                 self._interactions.close()
                 self._sharing.close()
+                self._access.close()
                 mirror.close()
                 directory.close()
                 await runner.cleanup()

@@ -15,7 +15,7 @@ from appbackplane.transport.errors import InvalidArgument, NotFound
 from ..catalogue import CatalogueEntry
 from .forms import JSON
 from .history import History, HistoryEntry, event_id, number_of
-from .mirror import Mirror, asked, pause
+from .mirror import Mirror, asked, expect_permitted, pause
 from .parsing import wait_s_of
 
 #: Seconds without a message after which a stream sends a comment, so that a connection that is cut is noticed.
@@ -41,7 +41,7 @@ class Polled(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class OpenStream:
-    """A connection that gets server-sent events."""
+    """A connection that gets server-sent events, or a poll that waits."""
 
     principal: str
     entry: CatalogueEntry
@@ -67,12 +67,15 @@ class Streams:
         if kind == "properties" and not entry.model[kind][name].get("observable"):
             raise NotFound(f"property {name!r} is not observable")
         history = self._mirror.history(entry.id, kind, name)
-        subscriber = request.query.get("sub")
-        if subscriber is not None:
-            return await self._poll(request, history, subscriber)
         subscription = OpenStream(request["principal"], entry, name, history)
+        subscriber = request.query.get("sub")
         self._open.add(subscription)
         try:
+            if subscriber is not None:
+                answer = await self._poll(request, subscription, subscriber)
+                # The permission may have ended while it waited, or a moment ago.
+                expect_permitted(self._mirror.access, subscription.principal, entry, kind, "observe", name)
+                return answer
             return await self._send_events(request, subscription)
         finally:
             self._open.discard(subscription)
@@ -80,6 +83,7 @@ class Streams:
     async def end_revoked(self, stopping: asyncio.Event) -> None:
         """End the streams whose users may not observe any more, until the task is cancelled."""
         while True:
+            self._mirror.look_at_permissions()
             for each in [*self._open]:
                 if not each.is_revoked and not self._mirror.access.permits(
                     each.principal, each.entry, "observe", each.name
@@ -88,8 +92,9 @@ class Streams:
                     each.history.wake()
             await pause(stopping, REVOKE_S)
 
-    async def _poll(self, request: web.Request, history: History, queue: str) -> web.Response:
+    async def _poll(self, request: web.Request, stream: OpenStream, queue: str) -> web.Response:
         """Long polling: one message an answer, at most once. A HEAD, or the first poll, opens the queue."""
+        history = stream.history
         if len(queue) > QUEUE_MAX or not queue.isascii():
             raise InvalidArgument(f"sub: expected at most {QUEUE_MAX} ASCII characters")
         place = request["principal"], queue, request.path
@@ -98,12 +103,15 @@ class Streams:
             if queue.partition(".")[0] != self._epoch:
                 lost = None  # a queue of a gateway that has ended, or of somebody's own making
             self._places[place] = history.last
+        floor = self._mirror.access.floor_of(stream.principal, history)
+        if self._places[place] < floor:  # nor does the count of messages from before a permission concern the user
+            self._places[place], lost = floor, None
         self._places.move_to_end(place)
         if len(self._places) > SUBSCRIBERS_MAX:
             self._places.popitem(last=False)
         if request.method == hdrs.METH_HEAD:
             return web.Response(content_type=JSON)
-        found = await self._next(request, history, place)
+        found = await self._next(request, stream, place)
         headers = {"Cache-Control": "no-store"}
         if found is not None:
             headers["ETag"] = f'"{event_id(self._epoch, found.entry.number)}"'
@@ -114,12 +122,13 @@ class Streams:
             return web.Response(status=204, headers=headers)
         return web.Response(body=found.entry.data, content_type=JSON, headers=headers)
 
-    async def _next(self, request: web.Request, history: History, place: tuple[str, str, str]) -> Polled | None:
-        """The next message of a queue; None: there was none in the time that the client waits."""
+    async def _next(self, request: web.Request, stream: OpenStream, place: tuple[str, str, str]) -> Polled | None:
+        """The next message of a queue; None: there was none in the time that the client waits, or it is revoked."""
+        history = stream.history
         lost: int | None = 0
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s_of(request)):
-                while True:
+                while not stream.is_revoked:
                     found, missed = history.after(self._places.get(place, history.last))
                     if found is None:
                         if history.is_closed:
@@ -144,6 +153,10 @@ class Streams:
                 opening += lost_event(None)
             else:
                 number = min(known, history.last)
+            floor = self._mirror.access.floor_of(stream.principal, history)
+            if number < floor:
+                number = floor
+                opening += lost_event(None)
         await response.prepare(request)
         if request.method == hdrs.METH_HEAD:
             return response

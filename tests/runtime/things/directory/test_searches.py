@@ -127,6 +127,8 @@ def test_values_are_found_by_a_jsonpath(query: str, expected: list[Any]) -> None
         ("$[?", "query: "),
         ("$[?@.id == 5 &&]", "query: "),
         ("$[9999999999999999999]", "index out of range"),
+        ("$[?@.id==1e999999999]", "a number in it is too large"),
+        (f"$[?@.id=={'9' * 900}]", "a number in it is too large"),
         ("$" + "x" * 2_000, "at most 1,024 characters"),
         ("$[?match(@.id, '(a+)+')]", "'match' is not defined"),
         ("$[?search(@.id, '(a+)+')]", "'search' is not defined"),

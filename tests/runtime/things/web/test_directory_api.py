@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,9 +14,13 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from appbackplane.runtime import NotFound
+from appbackplane.runtime.permissions.permission_file import Permissions, change
+from appbackplane.runtime.permissions.table import Permission
+from appbackplane.runtime.process_config import PermissionPolicy
 from appbackplane.runtime.things.catalogue import CatalogueEntry
 from appbackplane.runtime.things.directory.registered_things import Change
 from appbackplane.runtime.things.directory.registration_file import RegistrationFile
+from appbackplane.runtime.things.web.access import Access
 from appbackplane.runtime.things.web.directory_api import DirectoryApi
 from appbackplane.runtime.things.web.forms import description_of
 from appbackplane.runtime.things.web.problems import problem_of
@@ -108,7 +113,9 @@ class Clock:
 
 
 def served(
-    test: Callable[[TestClient[Any, Any], KnownThings, Clock], Awaitable[None]], file: RegistrationFile | None = None
+    test: Callable[[TestClient[Any, Any], KnownThings, Clock], Awaitable[None]],
+    file: RegistrationFile | None = None,
+    access: Access | None = None,
 ) -> None:
     """Run a test against a directory with two things of the system, which has looked at them."""
 
@@ -121,6 +128,7 @@ def served(
                 entry.id, entry.model, "http://here/", queue, is_secured=False
             ),
             is_secured=False, visible=visible, may_register=lambda principal: principal != "guest",
+            access=access,
         )  # fmt: skip
         things.catalogue.things = listed
         application = web.Application(middlewares=[as_user])
@@ -305,3 +313,60 @@ def test_searches_by_jsonpath_are_few_at_a_time(monkeypatch: pytest.MonkeyPatch)
         assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
 
     served(test)
+
+
+def permitted(folder: Path, *permissions: Permission) -> Access:
+    """These are all permissions; Ada is an operator."""
+    policy = PermissionPolicy(file=str(folder / "p.json"), operators=("ada",), audit=str(folder / "p.audit"))
+    change(folder / "p.json", lambda _: (Permissions(permissions=permissions), None))
+    return Access(policy, lambda: 1_000.0)
+
+
+def test_a_search_by_value_is_a_read(tmp_path: Path) -> None:
+    """Who may observe a property would else find its value by guessing."""
+
+    async def test(client: TestClient[Any, Any], things: KnownThings, clock: Clock) -> None:
+        assert await ids(client, "/search?where=level=7", EVE) == []
+        assert await ids(client, "/search?where=level=7", {"User": "dan"}) == ["urn:dev:own"]
+        assert await ids(client, "/search?where=level=7") == ["urn:dev:own", "urn:dev:own-hidden"]
+
+    both = ("eve", "observe"), ("dan", "read")
+    given = [Permission(id=who, who=who, access=(access,), things=("urn:dev:own",)) for who, access in both]
+    served(test, access=permitted(tmp_path, *given))
+
+
+def test_the_state_of_a_list_tells_no_hidden_change() -> None:
+    """A counter of all changes would tell how much happens to the things of others."""
+
+    async def state(client: TestClient[Any, Any], offset: int) -> str:
+        async with client.get(f"/things?limit=1&offset={offset}", headers=EVE) as answer:
+            link = next(each for each in answer.headers.getall("Link") if "canonical" in each)
+            return link.partition("etag=")[2]
+
+    async def test(client: TestClient[Any, Any], things: KnownThings, clock: Clock) -> None:
+        await client.put("/things/urn:dev:a", json=td("urn:dev:a"))
+        before = await state(client, 0)
+        await client.put("/things/urn:dev:b-hidden", json=td("urn:dev:b-hidden"))
+        assert await state(client, 0) == await state(client, 1) == before
+        await client.put("/things/urn:dev:a", json=td("urn:dev:a", title="Dim lamp"))
+        assert await state(client, 1) != before
+
+    served(test)
+
+
+def test_a_new_permission_opens_no_past(tmp_path: Path) -> None:
+    """Descriptions that have changed since are not told; an operator is told all."""
+
+    async def test(client: TestClient[Any, Any], things: KnownThings, clock: Clock) -> None:
+        for title in ("First", "Second"):
+            await client.put("/things/urn:dev:a", json=td("urn:dev:a", title=title))
+        stream = await client.get("/events?diff=true", headers={"Last-Event-ID": "e1-0"})
+        assert '"First"' in (await event(stream))[1]
+        stream.close()
+        stream = await client.get("/events?diff=true", headers=EVE | {"Last-Event-ID": "e1-0"})
+        assert await event(stream) == ("lost", "null")
+        await client.put("/things/urn:dev:b", json=td("urn:dev:b"))
+        assert (await event(stream))[0] == "thing_created"
+        stream.close()
+
+    served(test, access=permitted(tmp_path))

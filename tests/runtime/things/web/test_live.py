@@ -261,3 +261,20 @@ def test_a_reader_that_falls_behind_is_told_and_goes_on() -> None:
             assert data(await following())["data"] == 20_000
 
     asyncio.run(main())
+
+
+def test_a_new_permission_opens_no_past(tmp_path: Path) -> None:
+    """Whoever continues an old stream learns that messages are missing, and no more."""
+
+    async def main() -> None:
+        async with rig(tmp_path, "urn:a") as here:
+            here.permit(bens("read"))
+            async with here.listening("ben"):
+                here.mirror.tell("urn:a", "level", 1)
+            here.permit(bens("observe"))
+            async with here.listening("ben", Last_Event_ID="epoch-0") as following:
+                assert await following() == {"event": "lost", "data": "null"}
+                here.mirror.tell("urn:a", "level", 2)
+                assert data(await following())["data"] == 2
+
+    asyncio.run(main())

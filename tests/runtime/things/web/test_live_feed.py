@@ -93,7 +93,7 @@ def test_a_reader_continues_where_it_was(times_us: list[int], stamp_us: int, kep
     """The next message is the first one with a later id; those that are gone are a gap."""
     feed = feed_of(*times_us)
     whole = stamps(feed)
-    feed._history._messages_max = kept
+    feed.history._messages_max = kept
     feed.add(100, "urn:lamp", "properties", "brightness", b"1")
     left = stamps(feed)
     place, is_gap = feed.place_of(stamp_us)

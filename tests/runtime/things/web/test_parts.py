@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Coroutine
 from typing import Any
 
@@ -214,7 +215,7 @@ def test_an_invocation_is_told_to_those_who_began_it(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(invocations_module, "INVOCATIONS_MAX", 2)
 
     async def main() -> None:
-        kept, release = Invocations("ab12"), asyncio.Event()
+        kept, release = Invocations(), asyncio.Event()
 
         def call(end: Any) -> Coroutine[Any, Any, Any]:
             async def run() -> Any:
@@ -229,7 +230,7 @@ def test_an_invocation_is_told_to_those_who_began_it(monkeypatch: pytest.MonkeyP
             kept.begin("/fade", "ada", "now", call(5)),
             kept.begin("/fade", "ada", "now", call(Busy("full"))),
         )
-        assert (first.href, second.href) == ("/fade/ab12-1", "/fade/ab12-2")
+        assert first.href != second.href and re.fullmatch("/fade/[0-9a-f]{32}", first.href), "nobody else guesses it"
         assert kept.find(first.href, "eve") is None and kept.find(first.href, "ada") is first
         assert first.status()["status"] == "running"
         with pytest.raises(Busy, match="the gateway already runs 2 long actions"):
@@ -243,5 +244,26 @@ def test_an_invocation_is_told_to_those_who_began_it(monkeypatch: pytest.MonkeyP
         third.task.cancel()
         await asyncio.gather(third.task, return_exceptions=True)
         assert third.status()["error"]["status"] == 499
+
+    asyncio.run(main())
+
+
+def test_nobody_takes_all_long_actions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond a share the oldest results of the same user are forgotten, not those of others."""
+    monkeypatch.setattr(invocations_module, "PRINCIPAL_INVOCATIONS_MAX", 2)
+
+    async def main() -> None:
+        kept, release = Invocations(), asyncio.Event()
+        bens = kept.begin("/fade", "ben", "now", release.wait())
+        first, second = (kept.begin("/fade", "ada", "now", release.wait()) for _ in range(2))
+        with pytest.raises(Busy, match="ada already has 2 long actions running") as refused:
+            kept.begin("/fade", "ada", "now", release.wait())
+        assert refused.value.retry_after == 1.0
+        kept.begin("/fade", "ben", "now", release.wait())
+        release.set()
+        await asyncio.gather(bens.task, first.task, second.task)
+        kept.begin("/fade", "ada", "now", release.wait())
+        found = [kept.find(each.href, each.principal) for each in (bens, first, second)]
+        assert found == [bens, None, second]
 
     asyncio.run(main())
