@@ -68,11 +68,8 @@ def revoked(
     table = msgspec.structs.replace(contents, permissions=tuple(left)).table(operators)
     behind = [each for each in left if not table.is_backed(each, types, now_s)]
     ended |= {each.id for each in behind}
-    links = tuple(
-        each
-        for each in contents.links
-        if each.id != id and not any(gone.who == each.principal for gone in (*ending, *behind))
-    )
+    gone = {each.who for each in (*ending, *behind)}
+    links = tuple(each for each in contents.links if each.principal not in gone)
     permissions = tuple(each for each in left if each.id not in ended)
     return msgspec.structs.replace(contents, permissions=permissions, links=links), ending + behind
 

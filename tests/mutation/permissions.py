@@ -55,7 +55,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("a guest outlives his host", "until = found.until_s if until is None else min(until, found.until_s)", "pass"),
         ("a pattern reaches further than the giver's own", 'or any("*" in id for id in permission.things)', ""),
         ("heirs stay in the file", "if not table.is_backed(each, types, now_s)]", "if False]"),
-        ("a link outlives its end by another's permission", "if each.id != id and not any(", "if not any("),
+        ("a link outlives its permission", "if each.principal not in gone)", "if True)"),
         ("one user fills the file", ">= GIVEN_MAX:", ">= 999_999:"),
         ("anybody revokes", "and (by in operators or each.by == by)", ""),
     ),

@@ -277,7 +277,7 @@ MUTATIONS = (
     web("a loss is not told", "history.py", "return entries[0], first - number - 1", "return entries[0], 0"),
     web("ids of another process count", "history.py", "said == epoch and ", ""),
     web("an invocation is everybody's", "invocations.py", "and found.principal == principal", ""),
-    web("all that run may be forgotten", "invocations.py", "if each.task.done()), None)", "), None)"),
+    web("all that run may be forgotten", "invocations.py", "if self._kept[href].task.done()), None)", "), None)"),
     web(
         "the time to come back is rounded down",
         "problems.py",

@@ -53,6 +53,14 @@ def test_what_one_has_not_cannot_be_given(wrong: Permission) -> None:
         give(ADAS, wrong)
 
 
+def test_a_pattern_is_not_handed_on_even_by_one_who_has_it() -> None:
+    """Things that come later would be shared by nobody's will."""
+    contents = give(Permissions(), Permission(id="1", who="ada", access=("read", "share"), things=("*",), by="local"))
+    for things in (("*",), ("urn:h:*",)):
+        with pytest.raises(PermissionDenied, match="by their ids alone"):
+            give(contents, Permission(id="2", who="ben", access=("read",), things=things, by="ada"))
+
+
 def test_without_the_access_share_nothing_is_handed_on() -> None:
     """To use a thing is not to own it."""
     contents = give(Permissions(), permission("1", "ada", "read"))

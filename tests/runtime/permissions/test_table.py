@@ -99,6 +99,31 @@ def test_the_most_urgent_of_several_caps_holds() -> None:
     assert PermissionTable([*capped, free]).decide("ada", "urn:h:a", (), "read", "x", 0.0).priority is None
 
 
+def test_members_of_a_group_have_its_permissions() -> None:
+    """And others have not."""
+    table = PermissionTable(
+        [Permission(id="1", who="group:staff", access=("read",), things=("*",))], {"staff": ["ada"]}
+    )
+    assert table.decide("ada", "urn:h:a", (), "read", "x", 0.0).until_s > 0
+    assert table.decide("ben", "urn:h:a", (), "read", "x", 0.0).until_s < 0
+
+
+def test_what_is_handed_on_needs_a_giver_who_may_and_is_no_more_urgent() -> None:
+    """Ada may share, Eve may not; a cap of the giver's is one of the guest's."""
+    things = ("urn:h:a",)
+    table = PermissionTable(
+        [
+            Permission(id="1", who="ada", access=("read", "share"), things=things, priority=4),
+            Permission(id="2", who="eve", access=("read",), things=things),
+            Permission(id="3", who="ben", access=("read",), things=things, priority=1, by="ada"),
+            Permission(id="4", who="cid", access=("read",), things=things, priority=6, by="ada"),
+            Permission(id="5", who="dora", access=("read",), things=things, by="eve"),
+        ]
+    )
+    found = {who: table.decide(who, "urn:h:a", (), "read", "x", 0.0) for who in ("ben", "cid", "dora")}
+    assert {who: each.priority for who, each in found.items() if each.until_s > 0} == {"ben": 4, "cid": 6}
+
+
 def test_nothing_is_permitted_by_default() -> None:
     """Deny by default."""
     assert PermissionTable().decide("ada", "urn:h:a", (), "", "", 0.0).until_s <= 0.0
@@ -110,6 +135,9 @@ def test_a_pattern_is_no_more_than_its_stars() -> None:
     assert table.decide("ada", "urn:x:[ab]?", (), "read", "x", 0.0).until_s > 0
     for other in ("urn:x:a1", "urn:x:b?", "urn:x:[ab]"):
         assert table.decide("ada", other, (), "read", "x", 0.0).until_s < 0
+    starred = PermissionTable([Permission(id="1", who="ada", access=("read",), things=("urn:x:[ab]*",))])
+    assert starred.decide("ada", "urn:x:[ab]7", (), "read", "x", 0.0).until_s > 0
+    assert starred.decide("ada", "urn:x:a7", (), "read", "x", 0.0).until_s < 0
 
 
 @pytest.mark.parametrize(
