@@ -121,9 +121,12 @@ def things_are_described(address: str, nodes: int) -> None:
     with urllib.request.urlopen(f"{address}things?offset=1000", timeout=LIMIT_S) as page:
         titles = [each["title"] for each in first + json.load(page)]
     assert titles.count("SensorNode") == nodes and len(titles) == nodes + 6
-    path = "things/urn:appbackplane:sensor_field:node-0042/properties/place"
-    with urllib.request.urlopen(address + path, timeout=LIMIT_S) as answer:
-        assert json.load(answer) == {"zone": "zone-4", "room": "room-42"}
+    with urllib.request.urlopen(f"{address}search?place=room-42&limit=1", timeout=LIMIT_S) as answer:
+        (found,) = json.load(answer)
+    assert (found["id"], found["schema:containedInPlace"]) == (
+        "urn:appbackplane:sensor_field:node-0042",
+        "zone-4, room-42",
+    )
 
 
 def zones_of(field: FieldModel, received: list[Transmission]) -> dict[tuple[str, int], Any]:

@@ -39,6 +39,8 @@ TEMPLATES = (
     ("POST", f"{LAMP}/actions/double", b"x" * (1 << 21)), ("GET", f"{OVERHEATED}?sub={'x' * 65}", b""), ("GET", "*", b""),
     ("GET", "http://127.0.0.1/things", b""), ("OPTIONS", BRIGHTNESS, b""),
 )  # fmt: skip
+#: A client that has sent more may lose the answer to a request that was refused by its first lines.
+UNREAD_BYTES = 32 << 10
 METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS", "TRACE", "LINK", "get")
 PIECES = (
     "..", "%2e%2e", "%252e", "//", "%00", "%ff", "%", "%zz", ";", "?", "#", "\\", "é", "\udcff", "\t", "{id}", "%0d%0aX: 1",
@@ -126,7 +128,8 @@ def test_chance_finds_no_internal_error_and_shuts_nobody_out(house: System) -> N
         data = whole(chance) if is_whole else broken(chance)
         is_whole = is_whole and b"/stream" not in data  # it has no end of its own
         told = statuses(exchange(web._at, data, is_whole=is_whole))
-        assert told or not is_whole, (seed, number, data[:300])
+        # A connection that is closed before its body was read is reset, which may overtake the answer (RFC 9112, 9.6).
+        assert told or not is_whole or len(data) > UNREAD_BYTES, (seed, number, data[:300])
         found.update(told)
         assert not [each for each in told if each >= 500 and each not in (501, 503, 505)], (
             seed,

@@ -22,7 +22,7 @@ class FrameCategory(IntEnum):
     """Where a message comes from."""
 
     READER = 10
-    OWN = 20
+    OWN = 40
 
 
 class TagRead(msgspec.Struct, frozen=True):

@@ -22,13 +22,6 @@ TICK_S: Final = 0.25
 REPORTS_MAX: Final = 5_000
 
 
-class NodePlace(TypedDict):
-    """Where a node is."""
-
-    zone: str
-    room: str
-
-
 class NodeReading(TypedDict):
     """What is known of a node's surroundings. age_s: since it was measured, in virtual seconds; 0: the node is awake."""
 
@@ -47,6 +40,8 @@ class SensorNode(Thing):
     def __init__(self, field: FieldModel, number: int, run: int) -> None:
         self._field, self._model, self._run = field, field.nodes[number], run
         self._last: Transmission | None = None
+        self._zone, self._room = f"zone-{self._model.zone}", f"room-{self._model.room}"
+        self.place = f"{self._zone}, {self._room}"
 
     @prop(observable=True, unit="celsius")
     def temperature(self) -> float | None:
@@ -68,10 +63,6 @@ class SensorNode(Thing):
     def is_dead(self) -> bool:
         return self._model.is_dead
 
-    @prop
-    def place(self) -> NodePlace:
-        return NodePlace(zone=f"zone-{self._model.zone}", room=f"room-{self._model.room}")
-
     @prop(unit="percent")
     def duty_cycle(self) -> float:
         """The share of its time in which it is awake."""
@@ -89,9 +80,9 @@ class SensorNode(Thing):
     def receive(self, report: Transmission) -> None:
         """Keep a report, and publish it."""
         self._last = report
-        climate, place = report.climate, self.place()
+        climate = report.climate
         self.publish(
-            TOPIC, run=self._run, node=self.key, zone=place["zone"], room=place["room"], sequence=report.sequence,
+            TOPIC, run=self._run, node=self.key, zone=self._zone, room=self._room, sequence=report.sequence,
             time_ns=report.time_ns, temperature=climate.temperature, humidity=climate.humidity, light=climate.light,
             battery=report.battery,
         )  # fmt: skip
