@@ -19,6 +19,7 @@ from appbackplane.transport.errors import InvalidArgument, NotFound
 from appbackplane.transport.topics import check_pattern, check_topic
 
 from .execution.actions.method_action import MethodAction
+from .execution.intake.sources import AccessPort
 from .execution.loop.engine import Engine
 from .execution.records.applying import Applying
 from .execution.services.monitors import Monitors
@@ -67,7 +68,7 @@ class BackplaneOperations(Component):
         self._backplane = backplane
         self.component_name = f"{addressing.BACKPLANE}.{engine.backplane}"
         self._module_state = ModuleState.PRIMARY
-        self.add(batches(applying, self._scheduler.priorities))
+        self.add(batches(applying, self._scheduler.priorities, engine.access))
         self._monitors = monitors
         self.expose(WatchEndpoint(self, lambda: monitors))
 
@@ -224,7 +225,7 @@ class BackplaneOperations(Component):
         return components[name]
 
 
-def batches(applying: Applying, priorities: int) -> AppObject:
+def batches(applying: Applying, priorities: int, access: AccessPort | None) -> AppObject:
     """An object that takes batches of rows from outside, so that operators' requests do not queue behind batches.
 
     Its class is made here, since the priority of its operation depends on how many this backplane has. A class is kept for
@@ -243,6 +244,9 @@ def batches(applying: Applying, priorities: int) -> AppObject:
             (execution/records/applying.py).
             """
             check_topic(topic)
+            action = current.action
+            if access is not None and action is not None:
+                access.check_topic(topic, action.source, action.principal)
             if len(topic) > _TOPIC_MAX:
                 raise InvalidArgument(f"a topic of {len(topic):,} characters: at most {_TOPIC_MAX}")
             if not 0 < len(group) <= _GROUP_MAX or batch < 0 or first < 0:

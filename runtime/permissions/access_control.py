@@ -80,6 +80,10 @@ class AccessControl:
         now_s = self._unix_s()
         return self._decide(principal, id, types, kind, name, now_s).until_s > now_s
 
+    def caller_of(self, source: str, principal: str | None) -> str | None:
+        """On whose behalf a request is made, and so all that it calls in turn; None: code of this system acts for itself."""
+        return principal_of(source, principal)
+
     def is_operator(self, principal: str) -> bool:
         return principal in self._operators
 
@@ -93,7 +97,9 @@ class AccessControl:
 
 def access_control_of(policy: PermissionPolicy, unix_s: Callable[[], float]) -> AccessControl:
     """The access control of one thread. `unix_s`: the Unix time in seconds."""
-    return AccessControl(PermissionFile(policy.file), policy.operators, unix_s, AuditLog(policy.audit))
+    return AccessControl(
+        PermissionFile(policy.file, policy.operators), policy.operators, unix_s, AuditLog(policy.audit)
+    )
 
 
 def principal_of(source: str, principal: str | None) -> str | None:

@@ -11,7 +11,7 @@ import contextlib
 import fcntl
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Annotated, Final, TypeVar
 
@@ -19,7 +19,7 @@ import msgspec
 
 from appbackplane.transport.errors import CallerError, FailedPrecondition, Status
 
-from .table import GROUP, PERMISSIONS_MAX, ClaimedGroups, Permission, PermissionTable
+from .table import PERMISSIONS_MAX, ClaimedGroups, Permission, PermissionTable
 
 #: A look costs 2 us; a tenth of the second within which a revocation holds.
 LOOK_AGAIN_S: Final = 0.1
@@ -56,6 +56,10 @@ class Permissions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     links: tuple[GuestLink, ...] = ()
     claimed: dict[str, ClaimedGroups] = {}
 
+    def table(self, operators: Collection[str]) -> PermissionTable:
+        """The table that decides by them."""
+        return PermissionTable(self.permissions, self.groups, self.claimed, operators)
+
     def check(self) -> None:
         """Raise ValueError, with the first problem."""
         if len(self.permissions) > PERMISSIONS_MAX or len(self.links) > PERMISSIONS_MAX:
@@ -71,13 +75,6 @@ class Permissions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
                 raise ValueError(f"permission {each.id!r}: {problem}")
             seen.add(each.id)
 
-    def members_of(self, who: str) -> tuple[str, ...]:
-        """The principals that a permission's `who` means."""
-        if not who.startswith(GROUP):
-            return (who,)
-        group = who.removeprefix(GROUP)
-        return *self.groups.get(group, ()), *(user for user, each in self.claimed.items() if group in each.groups)
-
     def link_of(self, digest: str, now_s: float) -> GuestLink | None:
         """The link whose token has this digest, if it has not expired."""
         for each in self.links:
@@ -89,8 +86,10 @@ class Permissions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 class PermissionFile:
     """Reads the file when it changes. Used by one thread."""
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, operators: Collection[str] = ()) -> None:
+        """`operators`: principals whose permissions need nothing behind them."""
         self.path = Path(path)
+        self._operators = operators
         self.contents = Permissions()
         self._table = PermissionTable()
         self._looked_s = float("-inf")
@@ -124,7 +123,7 @@ class PermissionFile:
         except PermissionFileError as error:
             log.error("%s; until it is mended, nothing is permitted but to operators", error)
             self.contents = Permissions()
-        self._table = PermissionTable(self.contents.permissions, self.contents.groups, self.contents.claimed)
+        self._table = self.contents.table(self._operators)
 
 
 def read(path: Path) -> Permissions:
@@ -154,8 +153,11 @@ def change(path: Path, function: Callable[[Permissions], tuple[Permissions, Resu
     """
     with _locked(path):
         contents, result = function(read(path))
+        data = msgspec.json.format(msgspec.json.encode(contents)) + b"\n"
         try:
-            contents.check()
+            if len(data) > FILE_BYTES_MAX:
+                raise ValueError(f"the file of permissions would have more than {FILE_BYTES_MAX:,} bytes: revoke some")
+            msgspec.json.decode(data, type=Permissions).check()  # readers must be able to read it
         except ValueError as error:
             raise FailedPrecondition(str(error)) from None
         written = path.with_name(f"{path.name}.new")
@@ -165,8 +167,7 @@ def change(path: Path, function: Callable[[Permissions], tuple[Permissions, Resu
                 written.unlink()
             fd = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             with open(fd, "wb") as file:
-                file.write(msgspec.json.format(msgspec.json.encode(contents)))
-                file.write(b"\n")
+                file.write(data)
                 file.flush()
                 os.fsync(fd)
             os.replace(written, path)

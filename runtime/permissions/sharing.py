@@ -1,20 +1,23 @@
 """Sharing: the rules by which permissions are given and revoked. Pure.
 
 Operators may permit everything. Others may hand on what they have themselves, with the access `share`: things by id, no access
-that they lack, and no longer. What was handed on ends when its giver loses it.
+that they lack, and no longer. What was handed on holds only while its giver has it (table.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Final
 
 import msgspec
 
-from appbackplane.transport.errors import InvalidArgument, NotFound, PermissionDenied
+from appbackplane.transport.errors import FailedPrecondition, InvalidArgument, NotFound, PermissionDenied
 
 from .permission_file import GuestLink, Permissions
-from .table import Permission, PermissionTable
+from .table import LINK, Permission, PermissionTable
 
+#: Permissions that one user who is no operator may have given: nobody else finds the file full.
+GIVEN_MAX: Final = 200
 #: By id of a thing: its semantic types, by which a giver may have the permission.
 Types = Mapping[str, tuple[str, ...]]
 
@@ -37,9 +40,14 @@ def shared(
         raise InvalidArgument(problem)
     if permission.until is not None and permission.until <= now_s:
         raise InvalidArgument("it would have ended already: give a time in the future")
+    if permission.who.startswith(LINK) and (link is None or link.principal != permission.who):
+        raise InvalidArgument(
+            f"who {permission.who!r}: a guest link has its permission from the start: make another link"
+        )
     if permission.by not in operators:
-        table = PermissionTable(contents.permissions, contents.groups, contents.claimed)
-        permission = _handed_on(table, permission, types, now_s)
+        if sum(each.by == permission.by for each in contents.permissions) >= GIVEN_MAX:
+            raise FailedPrecondition(f"{permission.by} has given {GIVEN_MAX} permissions: revoke some first")
+        permission = _handed_on(contents.table(operators), permission, types, now_s)
     links = contents.links if link is None else (*contents.links, msgspec.structs.replace(link, until=permission.until))
     return msgspec.structs.replace(contents, permissions=(*contents.permissions, permission), links=links), permission
 
@@ -55,14 +63,15 @@ def revoked(
     ]
     if not ending:
         raise NotFound(f"no permission or link {id!r} of yours: `appbackplane things shared` lists them")
-    left = [each for each in contents.permissions if each not in ending]
-    heirs = _heirs(left, {member for each in ending for member in contents.members_of(each.who)})
-    backed = _backed(left, heirs, contents, operators, types, now_s)
-    ending += [each for each in left if each not in backed]
-    left = backed
-    holders = {each.who for each in left}
-    links = tuple(each for each in contents.links if each.principal in holders)
-    return msgspec.structs.replace(contents, permissions=tuple(left), links=links), ending
+    ended = {each.id for each in ending}
+    left = [each for each in contents.permissions if each.id not in ended]
+    table = msgspec.structs.replace(contents, permissions=tuple(left)).table(operators)
+    behind = [each for each in left if not table.is_backed(each, types, now_s)]
+    ended |= {each.id for each in behind}
+    gone = {each.who for each in (*ending, *behind)}
+    links = tuple(each for each in contents.links if each.principal not in gone)
+    permissions = tuple(each for each in left if each.id not in ended)
+    return msgspec.structs.replace(contents, permissions=permissions, links=links), ending + behind
 
 
 def without_expired(contents: Permissions, now_s: float) -> Permissions:
@@ -72,36 +81,6 @@ def without_expired(contents: Permissions, now_s: float) -> Permissions:
         permissions=tuple(each for each in contents.permissions if each.until is None or each.until > now_s),
         links=tuple(each for each in contents.links if each.until is None or each.until > now_s),
     )
-
-
-def _heirs(permissions: Collection[Permission], givers: set[str]) -> set[str]:
-    """The givers, and those to whom they have handed on, over any number of hands."""
-    count = -1
-    while count != len(givers):
-        count = len(givers)
-        givers = givers | {each.who for each in permissions if each.by in givers}
-    return givers
-
-
-def _backed(
-    left: list[Permission], heirs: set[str], contents: Permissions, operators: Collection[str], types: Types, now_s: float
-) -> list[Permission]:  # fmt: skip
-    """The permissions that go back to somebody else than `heirs`; two who share with each other do not count."""
-    backed = [each for each in left if each.by in operators or each.by not in heirs]
-    count = -1
-    while count != len(backed):
-        count = len(backed)
-        table = PermissionTable(backed, contents.groups, contents.claimed)
-        backed += [each for each in left if each not in backed and _may_be_given(table, each, types, now_s)]
-    return [each for each in left if each in backed]
-
-
-def _may_be_given(table: PermissionTable, permission: Permission, types: Types, now_s: float) -> bool:
-    try:
-        _handed_on(table, permission, types, now_s)
-    except PermissionDenied:
-        return False
-    return True
 
 
 def _handed_on(table: PermissionTable, permission: Permission, types: Types, now_s: float) -> Permission:

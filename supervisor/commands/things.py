@@ -308,7 +308,6 @@ def audit(lines: int, system: str | None, as_json: bool) -> None:
 def try_access(who: str, access: str, id: str, system: str | None, as_json: bool) -> None:
     """Tell whether WHO has ACCESS to ID, as read or invoke:NAME, and by which permission. Nothing is called."""
     from appbackplane.runtime.permissions.permission_file import read as contents_of
-    from appbackplane.runtime.permissions.table import PermissionTable
 
     kind, _, name = access.partition(":")
     with closing(client_here(system)) as client:
@@ -316,11 +315,9 @@ def try_access(who: str, access: str, id: str, system: str | None, as_json: bool
         policy = listing.policy()
         types = listing.thing(id)["types"]
     contents, now_s = contents_of(Path(policy["file"])), time.time()
-    by = [
-        each.id
-        for each in PermissionTable(contents.permissions, contents.groups).of(who)
-        if (each.until is None or each.until > now_s) and each.permits(kind, name) and each.means(id, types)
-    ]
+    table = contents.table(policy["operators"])
+    is_permitted = table.decide(who, id, types, kind, name, now_s).until_s > now_s
+    by = [each.id for each in table.of(who) if is_permitted and each.permits(kind, name) and each.means(id, types)]
     is_operator = who in policy["operators"]
     if as_json:
         show.as_json({"is_permitted": is_operator or bool(by), "is_operator": is_operator, "by": by})

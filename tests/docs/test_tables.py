@@ -24,6 +24,7 @@ from appbackplane.runtime.objects.registry import DRIVERS
 from appbackplane.runtime.observation.log_line import LogLine
 from appbackplane.runtime.observation.statistics import OperationStatistics
 from appbackplane.runtime.observation.waiting import Because
+from appbackplane.runtime.permissions.permission_file import Permissions
 from appbackplane.runtime.requests import CommandHandler, Context, KernelPolicy, Rejoin, Resource, State
 from appbackplane.runtime.requests.executing.priority_mapping import backplane_priority
 from appbackplane.runtime.requests.instrumentation.interval import IntervalRecord
@@ -418,3 +419,11 @@ def test_states_of_a_peer() -> None:
     assert [row[0] for row in table(page("membership"), "What is thought of a peer")] == [
         str(state) for state in PeerState
     ]
+
+
+def test_the_file_of_permissions_on_the_page_is_valid() -> None:
+    """permissions.md."""
+    (text,) = [part.partition("```")[0] for part in page("permissions").split("```text\n")[1:]]
+    contents = msgspec.json.decode(text, type=Permissions)
+    contents.check()
+    assert [each.id for each in contents.permissions] == ["1", "2"]

@@ -509,7 +509,7 @@ MUTATIONS = (
     sign_in("keys for encryption sign", "id_tokens.py", ' or key.get("use", "sig") != "sig"', ""),
     sign_in("a logout signs in", "id_tokens.py", ' or "events" in claims', ""),
     sign_in("anybody's email counts", "id_tokens.py", 'claims.get("email_verified") is not True', "False"),
-    sign_in("a user may be called local", "id_tokens.py", "if name in _RESERVED or", "if"),
+    sign_in("a user may be called local", "id_tokens.py", "if is_reserved(name):", "if False:"),
     sign_in("a state counts twice", "sign_in_attempts.py", " or attempt.state in self._used", ""),
     sign_in(
         "a seal is not checked",

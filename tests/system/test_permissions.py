@@ -195,7 +195,10 @@ def test_users_hand_on_what_they_have_and_take_it_back(house: System, path: Path
     for wrong in ({"access": ["invoke"]}, {"things": ["*"]}, {"things": ["urn:appbackplane:house:hall%2F2"]}):
         refused = ben.ask("POST", "/permissions", asked | wrong)
         assert (refused.status, refused.body["type"]) == (403, "urn:appbackplane:permission_denied")
-    for wrong in ({"seconds": -1}, {"access": []}, {"colour": 1}, {"who": 7}):
+    for wrong in (
+        {"seconds": -1}, {"access": []}, {"colour": 1}, {"who": 7}, {"who": ""}, {"who": "x" * 201}, {"who": "link:7"},
+        {"things": ["urn:dev:lamp-1"] * 65}, {"access": ["read:brightness"] * 33}, {"access": ["read:" + "a" * 250]},
+    ):  # fmt: skip
         assert ben.ask("POST", "/permissions", asked | wrong).status == 400
     given = ben.ask("POST", "/permissions", asked)
     assert given.status == 201 and given.headers["Cache-Control"] == "no-store"

@@ -158,6 +158,8 @@ class Intake:
         principal = envelope.principal
         if principal is not None and not self._sources.may_say(peer):
             principal = None
+        if self._access is not None:
+            principal = self._access.caller_of(source, principal)
         if self._sources.rules and (ruled := self._ruled(name, source)) is not None:
             envelope.priority = priority = ruled
         deadline_ns = None

@@ -25,7 +25,7 @@ class Access:
     def __init__(self, policy: PermissionPolicy | None, unix_s: Callable[[], float]) -> None:
         self.policy = policy
         self.unix_s = unix_s
-        self._file = None if policy is None else PermissionFile(policy.file)
+        self._file = None if policy is None else PermissionFile(policy.file, policy.operators)
         self._control: AccessControl | None = None
         self._audit: AuditLog | None = None
         if policy is not None and self._file is not None:

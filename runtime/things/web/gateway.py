@@ -17,6 +17,7 @@ from appbackplane.transport.errors import FailedPrecondition
 from ...objects.component import Component
 from ...objects.operation import operation
 from ...permissions.audit import AuditLog
+from ...permissions.table import is_reserved
 from ..directory.registration_file import RegistrationFile, registration_path
 from .openid_settings import openid_settings
 
@@ -241,6 +242,8 @@ def _check_reach(listen: str, host: str, port: int, *, has_tls: bool, is_insecur
 def _by_digest(tokens: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for user, digest in tokens.items():
+        if not user or not user.isprintable() or is_reserved(user):
+            raise ValueError(f"tokens: {user!r} is no name of a user: groups, links and others have such names")
         if not isinstance(digest, str) or len(digest) != 64 or set(digest.lower()) - set("0123456789abcdef"):
             raise ValueError(
                 f"tokens.{user}: expected the SHA-256 of the token, 64 hexadecimal digits: printf %s TOKEN | sha256sum"

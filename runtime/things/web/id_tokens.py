@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from jwt import PyJWK, PyJWS
 from jwt.exceptions import PyJWTError
 
+from ...permissions.table import is_reserved
 from .openid_settings import OpenIdSettings
 
 #: The algorithm of each type of key, by its `kty` and `crv`.
@@ -29,9 +30,6 @@ GROUPS_MAX: Final = 200
 NAME_CHARS_MAX: Final = 200
 #: Types of tokens. Others, such as those of a logout, have the same signature and another purpose.
 _TYPES: Final = ("jwt", "at+jwt", "application/at+jwt")
-#: Principals that are nobody's name, and prefixes of principals that are no users. A provider must not name one.
-_RESERVED: Final = ("local", "anonymous")
-_RESERVED_PREFIXES: Final = ("backplane:", "client:", "group:", "link:", "mashup:", "node:", "rule:")
 
 _jws = PyJWS(list(ALGORITHM_OF.values()), options={"verify_signature": True, "enforce_minimum_key_length": True})
 
@@ -125,7 +123,7 @@ def user_of(claims: Mapping[str, Any], settings: OpenIdSettings) -> OpenIdUser:
         or name != name.strip()
     ):
         raise TokenRejected(f"the claim {settings.user_claim} is no name of a user")
-    if name in _RESERVED or name.startswith(_RESERVED_PREFIXES):
+    if is_reserved(name):
         raise TokenRejected(f"the claim {settings.user_claim} is a name that no user may have")
     return OpenIdUser(name, _groups_of(claims, settings), float(claims["iat"]), float(claims["exp"]) + SKEW_S)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import secrets
 from typing import Annotated, Any, Final
@@ -82,7 +83,7 @@ class SharingApi:
             id=id, who=asked.who if link is None else link.principal, access=asked.access, things=asked.things,
             until=None if asked.seconds is None else now_s + asked.seconds, priority=asked.priority, by=principal,
         )  # fmt: skip
-        given = self._change(
+        given = await self._change(
             "share",
             principal,
             lambda contents, operators, types: shared(
@@ -98,7 +99,7 @@ class SharingApi:
         """End a permission or a link, and all that was handed on by it."""
         self._contents()
         id, principal, now_s = request.match_info["permission"], request["principal"], self._access.unix_s()
-        self._change(
+        await self._change(
             "revoke",
             principal,
             lambda contents, operators, types: revoked(contents, id, principal, operators, types, now_s),
@@ -111,12 +112,14 @@ class SharingApi:
             raise NotFound("this system has no permissions: everybody who is let in may use all things")
         return contents
 
-    def _change(self, did: str, principal: str, function: Any) -> Any:
+    async def _change(self, did: str, principal: str, function: Any) -> Any:
         """Change the file, and write it into the audit log; the second result of `function`."""
         policy = self._access.policy
         assert policy is not None and self._audit is not None
         types = {id: entry.types for id, entry in self._mirror.catalogue.things.items()}
-        changed = change(self._access.path, lambda contents: function(contents, policy.operators, types))
+        path = self._access.path
+        # In a thread: it waits for the lock and for the disk.
+        changed = await asyncio.to_thread(change, path, lambda contents: function(contents, policy.operators, types))
         self._access.look_again()  # who has shared sees it listed, and the new token is known
         for each in changed if isinstance(changed, list) else [changed]:
             self._audit.changed(self._access.unix_s(), principal, did, _told(each))

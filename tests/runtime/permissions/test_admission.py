@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from appbackplane.runtime import Component, PermissionDenied, operation
+from appbackplane.runtime import Component, PermissionDenied, every, operation
 from appbackplane.runtime.permissions.access_control import access_control_of
 from appbackplane.runtime.permissions.permission_file import Permissions, change
 from appbackplane.runtime.permissions.table import LOCAL_USER, Permission
@@ -61,6 +61,17 @@ class House(Component):
 
 class Desk(Component):
     """It calls for somebody else, as a gateway does, or for nobody."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    @every(5.0)
+    async def ring(self) -> None:
+        self.heard.append(await self.call("house.ring", key="front"))
+
+    @operation()
+    def rung(self) -> list[str]:
+        return self.heard
 
     @operation()
     async def ask(self, route: str, who: str | None, of: str | None, with_: dict[str, Any]) -> Any:
@@ -167,8 +178,12 @@ def test_clients_of_this_host_are_subject_to_permissions_unless_they_are_operato
 
 
 def test_the_system_itself_is_not_asked_for_permissions(path: Path) -> None:
-    """Code of a backplane that acts for nobody, such as a timer."""
-    assert ask(house_with(path), None, "ring") == "ding"
+    """Code of a backplane that acts for nobody, such as a timer; what it does for a client is done for that client."""
+    house = house_with(path)
+    house.advance(5.0)
+    assert house.call("desk.rung").result() == ["ding"]
+    with pytest.raises(PermissionDenied, match="local may not invoke ring"):
+        ask(house, None, "ring")
 
 
 def test_things_may_be_permitted_by_type(path: Path) -> None:
@@ -240,3 +255,11 @@ def test_another_node_needs_a_permission_of_its_own(path: Path) -> None:
         control.check_topic("things.*", node, None)
     control.check_topic("prices", node, None)
     control.check_topic("things.*", "client:shell/7", None)
+
+
+def test_notifications_of_things_are_not_forged(path: Path) -> None:
+    """By batches of rows, which a client may hand in; other topics are as before."""
+    house = house_with(path)
+    batch = {"group": "g", "batch": 1, "first": 0, "rows": [{"thing": "urn:appbackplane:house:front"}]}
+    with pytest.raises(PermissionDenied, match="local may not observe of all things"):
+        house.call("backplane.virtual.apply", topic="things.notifications", **batch).result()

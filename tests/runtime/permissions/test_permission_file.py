@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from appbackplane.runtime import FailedPrecondition
-from appbackplane.runtime.permissions import audit
+from appbackplane.runtime.permissions import audit, permission_file
 from appbackplane.runtime.permissions.audit import AuditLog
 from appbackplane.runtime.permissions.permission_file import (
     LOOK_AGAIN_S,
@@ -107,12 +107,17 @@ def test_a_change_that_is_wrong_changes_nothing(tmp_path: Path) -> None:
     assert read(path).permissions == (ADAS,)
 
 
-def test_the_file_on_the_page_is_valid(tmp_path: Path) -> None:
-    """docs/concepts/permissions.md."""
-    page = Path(__file__).parents[3] / "docs" / "concepts" / "permissions.md"
-    (text,) = [part.partition("```")[0] for part in page.read_text().split("```text\n")[1:]]
-    (tmp_path / "p.json").write_text(text)
-    assert [each.id for each in read(tmp_path / "p.json").permissions] == ["1", "2"]
+def test_nothing_is_written_that_could_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever made it: the file would permit nothing then, and could not be changed any more."""
+    path = tmp_path / "p.json"
+    change(path, add(ADAS))
+    for wrong in (msgspec.structs.replace(ADAS, id="2", who=""), msgspec.structs.replace(ADAS, id="", access=())):
+        with pytest.raises(FailedPrecondition):
+            change(path, add(wrong))
+    monkeypatch.setattr(permission_file, "FILE_BYTES_MAX", 300)
+    with pytest.raises(FailedPrecondition, match="would have more than 300 bytes: revoke some"):
+        change(path, add(msgspec.structs.replace(ADAS, id="2", things=("x" * 200,))))
+    assert read(path).permissions == (ADAS,)
 
 
 def test_what_cannot_be_written_says_so(tmp_path: Path) -> None:

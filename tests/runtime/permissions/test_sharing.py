@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
-from appbackplane.runtime import InvalidArgument, NotFound, PermissionDenied
+from appbackplane.runtime import FailedPrecondition, InvalidArgument, NotFound, PermissionDenied
 from appbackplane.runtime.permissions.permission_file import GuestLink, Permissions
-from appbackplane.runtime.permissions.sharing import revoked, shared, without_expired
+from appbackplane.runtime.permissions.sharing import GIVEN_MAX, revoked, shared, without_expired
 from appbackplane.runtime.permissions.table import Permission
 
 OPERATORS = ("local",)
@@ -48,6 +51,14 @@ def test_what_one_has_not_cannot_be_given(wrong: Permission) -> None:
     """Nor may a pattern reach further than the giver's own."""
     with pytest.raises(PermissionDenied):
         give(ADAS, wrong)
+
+
+def test_a_pattern_is_not_handed_on_even_by_one_who_has_it() -> None:
+    """Things that come later would be shared by nobody's will."""
+    contents = give(Permissions(), Permission(id="1", who="ada", access=("read", "share"), things=("*",), by="local"))
+    for things in (("*",), ("urn:h:*",)):
+        with pytest.raises(PermissionDenied, match="by their ids alone"):
+            give(contents, Permission(id="2", who="ben", access=("read",), things=things, by="ada"))
 
 
 def test_without_the_access_share_nothing_is_handed_on() -> None:
@@ -113,3 +124,78 @@ def test_what_has_ended_is_not_given_and_is_swept() -> None:
     contents = give(ADAS, permission("2", "link:77", "read", until=5.0), link=link)
     assert contents.link_of("a" * 64, 4.9) is not None and contents.link_of("a" * 64, 5.0) is None
     assert without_expired(contents, 5.0) == ADAS
+
+
+def may_read(contents: Permissions, who: str, now: float = 0.0) -> bool:
+    """Whether somebody may read the hall's lamp."""
+    return contents.table(OPERATORS).decide(who, HALL, (), "read", "brightness", now).until_s > now
+
+
+FAMILY = Permissions(groups={"family": ("cid",)})
+
+
+def test_what_was_handed_on_through_a_group_ends_with_the_first_giver() -> None:
+    """Ada's friend Ben shares with the family; Cid, of the family, with Dora."""
+    contents = give(FAMILY, permission("1", "ada", "read", "share"))
+    contents = give(contents, permission("2", "ben", "read", "share", by="ada"))
+    contents = give(contents, permission("3", "group:family", "read", "share", by="ben"))
+    contents = give(contents, permission("4", "dora", "read", by="cid"))
+    assert all(may_read(contents, who) for who in ("ben", "cid", "dora"))
+    left, ended = revoked(contents, "2", "ada", OPERATORS, {}, 0.0)
+    assert not any(may_read(left, who) for who in ("ben", "cid", "dora"))
+    assert {each.id for each in ended} == {"2", "3", "4"} and [each.id for each in left.permissions] == ["1"]
+
+
+def test_nobody_keeps_what_a_group_gave_by_sharing_it_with_himself() -> None:
+    """Nor after an edit of the file by hand, which takes nothing else along."""
+    contents = give(FAMILY, permission("1", "group:family", "read", "share"))
+    contents = give(contents, permission("2", "cid", "read", "share", by="cid"))
+    assert may_read(contents, "cid")
+    assert not may_read(msgspec.structs.replace(contents, groups={}), "cid")
+    assert not may_read(msgspec.structs.replace(contents, permissions=contents.permissions[1:]), "cid")
+
+
+def test_what_was_handed_on_ends_when_its_last_giver_has_it_no_more() -> None:
+    """Ben has it from an operator without an end, and from Ada for ten seconds; the first is revoked."""
+    contents = give(ADAS, permission("2", "ben", "read", "share"))
+    contents = give(contents, permission("3", "dora", "read", by="ben"))
+    contents = give(contents, permission("4", "ben", "read", "share", by="ada", until=10.0))
+    left, _ = revoked(contents, "2", "local", OPERATORS, {}, 0.0)
+    assert may_read(left, "dora", 9.0) and not may_read(left, "dora", 10.0)
+
+
+def test_a_link_that_is_revoked_is_gone_whoever_else_shares_with_it() -> None:
+    """Its token must not live on by a permission of somebody else; and nobody shares with a link but by making it."""
+    link = GuestLink(id="77", digest="a" * 64)
+    contents = give(ADAS, permission("2", "link:77", "read", by="ada"), link=link)
+    with pytest.raises(InvalidArgument, match="make another link"):
+        give(contents, permission("3", "link:77", "read"))
+    foreign = permission("3", "link:77", "read")
+    contents = msgspec.structs.replace(contents, permissions=(*contents.permissions, foreign))
+    assert revoked(contents, "2", "ada", OPERATORS, {}, 0.0)[0].links == ()
+
+
+def test_one_user_cannot_fill_the_file() -> None:
+    """Others would find it full."""
+    contents = ADAS
+    for number in range(GIVEN_MAX):
+        contents = msgspec.structs.replace(
+            contents, permissions=(*contents.permissions, permission(f"n{number}", "ben", "read", by="ada"))
+        )
+    with pytest.raises(FailedPrecondition, match="ada has given 200 permissions: revoke some first"):
+        give(contents, permission("x", "ben", "read", by="ada"))
+    give(contents, permission("x", "ben", "read"))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"who": ""}, {"who": "x" * 201}, {"who": "a\nb"}, {"who": "group:"}, {"who": "\u202eada"},
+        {"things": ("a",) * 65}, {"things": ("a" * 201,)}, {"access": ("read",) * 33}, {"access": ("read:" + "a" * 250,)},
+    ],
+)  # fmt: skip
+def test_what_a_reader_of_the_file_would_refuse_is_refused_first(wrong: dict[str, Any]) -> None:
+    """Else one request would take the permissions of all away."""
+    given: dict[str, Any] = {"who": "ben", "things": (HALL,), "access": ("read",)} | wrong
+    with pytest.raises(InvalidArgument):
+        give(ADAS, Permission(id="2", by="ada", **given))

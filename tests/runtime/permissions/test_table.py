@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,14 +22,17 @@ ACCESS = st.sampled_from([*KINDS, *(f"{kind}:{name}" for kind in KINDS for name 
 
 @st.composite
 def permissions(draw: st.DrawFn) -> Permission:
-    """Any valid permission over the few names above."""
-    things = draw(st.lists(st.sampled_from(PATTERNS), max_size=2))
+    """Any valid permission over the few names above, given by an operator, or handed on."""
+    by = draw(st.sampled_from(("", "operator", *PEOPLE)))
+    is_handed_on = by in PEOPLE
+    things = draw(st.lists(st.sampled_from(IDS if is_handed_on else PATTERNS), min_size=is_handed_on, max_size=2))
     return Permission(
-        id=str(draw(st.integers(0, 1_000_000))),
+        id="",
+        by=by,
         who=draw(st.sampled_from(WHO)),
-        access=tuple(draw(st.lists(ACCESS, min_size=1, max_size=3))),
+        access=tuple(draw(st.lists(ACCESS, min_size=1, max_size=3))) + draw(st.sampled_from(((), ("share",)))),
         things=tuple(things),
-        types=tuple(draw(st.lists(st.sampled_from(TYPES), min_size=0 if things else 1, max_size=1))),
+        types=tuple(draw(st.lists(st.sampled_from(TYPES), min_size=not things, max_size=not is_handed_on))),
         until=draw(st.none() | st.floats(0.0, 10.0)),
         priority=draw(st.none() | st.integers(0, 7)),
     )
@@ -55,10 +59,11 @@ def test_decisions_are_those_of_the_rule(
     asked: list[tuple[str, str, list[str], str, str, float]],
 ) -> None:
     """In any order, and however often: decisions are remembered, and time goes on."""
-    table = PermissionTable(all, groups)
+    all = [msgspec.structs.replace(each, id=str(number)) for number, each in enumerate(all)]
+    table = PermissionTable(all, groups, operators=("operator",))
     for who, id, types, kind, name, now in sorted(asked, key=lambda each: each[-1]):
         found = table.decide(who, id, tuple(types), kind, name, now)
-        expected, priority = may(all, groups, who, id, tuple(types), kind, name, now)
+        expected, priority = may(all, groups, who, id, tuple(types), kind, name, now, ("operator",))
         assert (found.until_s > now) == expected
         if expected:
             assert found.priority == priority
@@ -94,6 +99,31 @@ def test_the_most_urgent_of_several_caps_holds() -> None:
     assert PermissionTable([*capped, free]).decide("ada", "urn:h:a", (), "read", "x", 0.0).priority is None
 
 
+def test_members_of_a_group_have_its_permissions() -> None:
+    """And others have not."""
+    table = PermissionTable(
+        [Permission(id="1", who="group:staff", access=("read",), things=("*",))], {"staff": ["ada"]}
+    )
+    assert table.decide("ada", "urn:h:a", (), "read", "x", 0.0).until_s > 0
+    assert table.decide("ben", "urn:h:a", (), "read", "x", 0.0).until_s < 0
+
+
+def test_what_is_handed_on_needs_a_giver_who_may_and_is_no_more_urgent() -> None:
+    """Ada may share, Eve may not; a cap of the giver's is one of the guest's."""
+    things = ("urn:h:a",)
+    table = PermissionTable(
+        [
+            Permission(id="1", who="ada", access=("read", "share"), things=things, priority=4),
+            Permission(id="2", who="eve", access=("read",), things=things),
+            Permission(id="3", who="ben", access=("read",), things=things, priority=1, by="ada"),
+            Permission(id="4", who="cid", access=("read",), things=things, priority=6, by="ada"),
+            Permission(id="5", who="dora", access=("read",), things=things, by="eve"),
+        ]
+    )
+    found = {who: table.decide(who, "urn:h:a", (), "read", "x", 0.0) for who in ("ben", "cid", "dora")}
+    assert {who: each.priority for who, each in found.items() if each.until_s > 0} == {"ben": 4, "cid": 6}
+
+
 def test_nothing_is_permitted_by_default() -> None:
     """Deny by default."""
     assert PermissionTable().decide("ada", "urn:h:a", (), "", "", 0.0).until_s <= 0.0
@@ -105,6 +135,9 @@ def test_a_pattern_is_no_more_than_its_stars() -> None:
     assert table.decide("ada", "urn:x:[ab]?", (), "read", "x", 0.0).until_s > 0
     for other in ("urn:x:a1", "urn:x:b?", "urn:x:[ab]"):
         assert table.decide("ada", other, (), "read", "x", 0.0).until_s < 0
+    starred = PermissionTable([Permission(id="1", who="ada", access=("read",), things=("urn:x:[ab]*",))])
+    assert starred.decide("ada", "urn:x:[ab]7", (), "read", "x", 0.0).until_s > 0
+    assert starred.decide("ada", "urn:x:a7", (), "read", "x", 0.0).until_s < 0
 
 
 @pytest.mark.parametrize(

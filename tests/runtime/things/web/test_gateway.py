@@ -32,6 +32,8 @@ BYTES = {"type": "string", "contentEncoding": "base64"}
         ({"announce": True}, "announce = true needs the address that other hosts reach"),
         ({"base": "things.example"}, "base = 'things.example': expected an address with a slash at its end"),
         ({"tokens": {"ada": "secret"}}, r"tokens.ada: expected the SHA-256 of the token, 64 hexadecimal digits"),
+        ({"tokens": {"group:staff": DIGEST}}, "tokens: 'group:staff' is no name of a user"),
+        ({"tokens": {"local": DIGEST}}, "tokens: 'local' is no name of a user"),
         ({"tokens": {"ada": DIGEST, "eve": DIGEST.upper()}}, "tokens.eve: ada has the same token"),
     ],
 )
