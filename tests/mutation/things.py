@@ -48,6 +48,11 @@ def directory_web(breaks: str, file: str, text: str, replacement: str) -> Mutati
     return Mutation("things", f"{WEB}/{file}", text, replacement, breaks, tests)
 
 
+def revocation(breaks: str, file: str, text: str, replacement: str) -> Mutation:
+    """One way to go on with what a user may not do any more, or could not do yet."""
+    return Mutation("things", f"{WEB}/{file}", text, replacement, breaks, (f"{TESTS}/web/test_revocation.py",))
+
+
 def system(breaks: str, file: str, text: str, replacement: str) -> Mutation:
     """One way to tell something wrong of a backplane, or to let anybody restart it."""
     tests = (f"{TESTS}/system/test_properties.py", f"{TESTS}/system/test_system_things.py")
@@ -278,6 +283,35 @@ MUTATIONS = (
     web("ids of another process count", "history.py", "said == epoch and ", ""),
     web("an invocation is everybody's", "invocations.py", "and found.principal == principal", ""),
     web("all that run may be forgotten", "invocations.py", "if self._kept[href].task.done()), None)", "), None)"),
+    web("one user takes all long actions", "invocations.py", "if len(own) >= PRINCIPAL_INVOCATIONS_MAX:", "if False:"),
+    revocation(
+        "a poll is answered after its permission",
+        "streams.py",
+        '                expect_permitted(self._mirror.access, subscription.principal, entry, kind, "observe", name)\n',
+        "",
+    ),
+    revocation("a poll outlives its permission", "streams.py", "while not stream.is_revoked:", "while True:"),
+    revocation("a queue keeps the past", "streams.py", "if self._places[place] < floor:", "if False:"),
+    revocation("a new permission opens the past", "access.py", "else history.floor", "else 0"),
+    revocation("a new history counts as old", "mirror.py", '            self.access.floor_of("", found)\n', ""),
+    revocation(
+        "results are for those who may act no more",
+        "interactions.py",
+        'access.permits(principal, entry, "invoke", name)',
+        "True",
+    ),
+    revocation(
+        "the audit log lacks hidden things",
+        "mirror.py",
+        "            self.access.refused(principal, id, kind, name)\n",
+        "",
+    ),
+    directory_web(
+        "a search tells a value",
+        "directory_api.py",
+        'if own is None or not self._access.permits(principal, own.entry, "read", name):',
+        "if own is None:",
+    ),
     web(
         "the time to come back is rounded down",
         "problems.py",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,29 @@ def test_a_revoked_link_stops_open_streams_and_its_token(house: System, path: Pa
         assert ada.ask("POST", f"{LAMP}/actions/burst", {"count": 1}).status == 204
         assert adas.readline() == b": open\n" and adas.readline() == b"\n" and adas.readline().startswith(b"id: ")
     wait_until(lambda: guest.ask("GET", BRIGHTNESS).status == 401, "the guest's token is still known")
+
+
+def test_a_revoked_poll_ends_without_an_event(house: System, path: Path) -> None:
+    """As for a thing that is unknown, and the next request of a guest is that of a stranger; the audit log has the refusal."""
+    link = GuestLink(id="8", digest=hashlib.sha256(GUEST.encode()).hexdigest())
+    guests = Permission(id="3", who="link:8", access=("observe",), things=("urn:dev:lamp-1",))
+    permit(path, guests, links=(link,))
+    guest, ada = Web(house, GUEST), Web(house)
+    wait_until(lambda: guest.ask("GET", LAMP).status == 200, "the guest's token is not known")
+    assert guest.ask("HEAD", f"{OVERHEATED}?sub=8").status == 200
+    with ThreadPoolExecutor() as pool:
+        polling = pool.submit(guest.ask, "GET", f"{OVERHEATED}?sub=8")
+        permit(path)
+        wait_until(lambda: guest.ask("GET", LAMP).status == 401, "the guest's token is still known")
+        assert ada.ask("POST", f"{LAMP}/actions/burst", {"count": 1}).status == 204
+        assert polling.result().status in (401, 404)  # 401 if it has come after the revocation
+    assert guest.ask("GET", f"{OVERHEATED}?sub=8").status == 401
+    ben = Web(house, BEN)
+    assert ben.ask("GET", f"{OVERHEATED}?sub=8").status == 404
+    assert (
+        '"who":"ben","did":"observe overheated","thing":"urn:dev:lamp-1","permitted":false'
+        in Path(f"{path}.audit").read_text()
+    )
 
 
 def test_the_command_line_and_clients_obey_where_they_are_no_operators(house: System, path: Path) -> None:

@@ -298,6 +298,7 @@ class DirectoryApi:
         record, queue = self._record(id), self._new_queue()
         found = None if record is None else self._description(request, record, queue)
         if found is None:
+            self._access.refused(request["principal"], id, "describe", "")
             raise unknown_thing(id)
         if wants_page(request.headers.get(hdrs.ACCEPT, "")):
             page = page_of(found, f"{self._base_of(request)}{path_of(id)}")
@@ -396,6 +397,7 @@ class DirectoryApi:
     def _expect_registrar(self, request: web.Request) -> None:
         """Before anything is looked up, so that the answer tells nothing of what is there."""
         if not self._may_register(request["principal"]):
+            self._access.refused(request["principal"], request.match_info.get("id", ""), "register", "")
             raise PermissionDenied("only operators may register, change and delete descriptions")
 
     async def _document_of(self, request: web.Request, types: Sequence[str]) -> Description:

@@ -194,7 +194,7 @@ class Server:
                 raise web.HTTPBadRequest(text="the header Host names no host")
             if self._origins and is_preflight(request.method, request.headers):
                 return web.Response(status=204)
-            if request.match_info.http_exception is not None:
+            if isinstance(request.match_info.http_exception, web.HTTPNotFound):
                 raise request.match_info.http_exception  # the paths are no secret
             if is_public(request.path):
                 public: web.StreamResponse = await handler(request)

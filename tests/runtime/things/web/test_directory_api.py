@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -368,5 +369,23 @@ def test_a_new_permission_opens_no_past(tmp_path: Path) -> None:
         await client.put("/things/urn:dev:b", json=td("urn:dev:b"))
         assert (await event(stream))[0] == "thing_created"
         stream.close()
+
+    served(test, access=permitted(tmp_path))
+
+
+def test_refusals_by_the_directory_are_in_the_audit_log(tmp_path: Path) -> None:
+    """Of those who may not see a registration, and of those who may not register."""
+
+    async def test(client: TestClient[Any, Any], things: KnownThings, clock: Clock) -> None:
+        hidden, guest = "/things/urn:dev:a-hidden", {"User": "guest"}
+        await client.put(hidden, json=td("urn:dev:a-hidden"))
+        assert (await client.get(hidden, headers=EVE)).status == 404
+        assert (await client.put(hidden, json=td("urn:dev:a-hidden"), headers=guest)).status == 403
+        assert (await client.post("/things", json=td("urn:dev:b"), headers=guest)).status == 403
+        lines = [json.loads(line) for line in (tmp_path / "p.audit").read_text().splitlines()]
+        assert [(each["who"], each["did"], each["thing"], each["permitted"]) for each in lines] == [
+            ("eve", "describe", "urn:dev:a-hidden", False), ("guest", "register", "urn:dev:a-hidden", False),
+            ("guest", "register", "", False),
+        ]  # fmt: skip
 
     served(test, access=permitted(tmp_path))
