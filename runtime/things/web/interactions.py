@@ -164,7 +164,10 @@ class Interactions:
     def _may_invoke(self, principal: str, id: str, name: str) -> bool:
         """Whether a user may still use an action. The results of a thing that is gone are for operators alone."""
         access, entry = self._mirror.access, self._mirror.catalogue.things.get(id)
-        return access.is_operator(principal) or (entry is not None and access.permits(principal, entry, "invoke", name))
+        if access.is_operator(principal) or (entry is not None and access.permits(principal, entry, "invoke", name)):
+            return True
+        access.refused(principal, id, "invoke", name)
+        return False
 
     async def _call(
         self,

@@ -202,6 +202,7 @@ def test_a_result_is_for_those_who_may_still_act(tmp_path: Path) -> None:
             unknown = f"no invocation {number!r} of yours: unknown, expired, or lost when the gateway ended"
             for answer in (await client.get(href, headers=BEN), await client.delete(href, headers=BEN)):
                 assert await detail(answer) == (404, unknown)
+            assert desk.refusals() == [("ben", "invoke fade", "urn:a")] * 2
             desk.system.end.set()
             desk.permit(bens("invoke"))
             while (said := await (await client.get(href, headers=BEN)).json())["status"] == "running":
