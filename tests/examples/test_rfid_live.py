@@ -131,7 +131,7 @@ def test_each_pass_is_one_event_and_no_stray_is(dock: RfidSystem) -> None:
         )
 
         def events() -> list[Any]:
-            return dock.ask("GET", "/events?perPage=1000&EQ_bizStep=receiving").events
+            return dock.ask("GET", "/epcis/events?perPage=1000&EQ_bizStep=receiving").events
 
         wait_until(lambda: len(events()) >= len(expected), lambda: f"{len(events())} events of {len(expected)} passes")
         found = [(event["epcList"][0], event["readPoint"]["id"], event["eventTime"]) for event in events()]
@@ -143,7 +143,7 @@ def test_each_pass_is_one_event_and_no_stray_is(dock: RfidSystem) -> None:
         for door in DOORS:
             assert dock.ask("GET", f"/things/{quote(door)}/properties/present_count").body == 0
             assert [*dock.ask("GET", f"/things/{quote(door)}").body["events"]] == ["tag_seen", "tag_gone"]
-        one = dock.ask("GET", f"/events?MATCH_epc={quote(expected[0][0])}&EQ_readPoint={quote(DOORS[0])}").events
+        one = dock.ask("GET", f"/epcis/events?MATCH_epc={quote(expected[0][0])}&EQ_readPoint={quote(DOORS[0])}").events
         assert [event["eventTime"] for event in one] == [
             at for epc, door, at in expected if (epc, door) == (expected[0][0], DOORS[0])
         ]
@@ -154,12 +154,12 @@ def test_each_pass_is_one_event_and_no_stray_is(dock: RfidSystem) -> None:
 
 def test_events_are_captured_and_found_page_by_page(dock: RfidSystem) -> None:
     """Of other clients, with their extensions. One that is sent again is stored once."""
-    before = dock.ask("GET", "/events?LT_eventTime=2021-01-01T00:00:00Z").events
-    captured = dock.ask("POST", "/capture", DOCUMENT)
+    before = dock.ask("GET", "/epcis/events?LT_eventTime=2021-01-01T00:00:00Z").events
+    captured = dock.ask("POST", "/epcis/capture", DOCUMENT)
     assert captured.status == 202
     job = dock.ask("GET", captured.headers["Location"])
     assert (job.status, job.body["running"], job.body["success"]) == (200, False, True)
-    first = dock.ask("GET", "/events?LT_eventTime=2021-01-01T00:00:00Z&EQ_bizStep=shipping&perPage=1")
+    first = dock.ask("GET", "/epcis/events?LT_eventTime=2021-01-01T00:00:00Z&EQ_bizStep=shipping&perPage=1")
     assert before == [] and first.headers["GS1-EPCIS-Version"] == "2.0.0"
     [event] = first.events
     assert event.items() >= (EVENT | {"eventID": "urn:uuid:1", "@context": DOCUMENT["@context"]}).items()
@@ -168,23 +168,26 @@ def test_events_are_captured_and_found_page_by_page(dock: RfidSystem) -> None:
     second = dock.ask("GET", target.removeprefix("<"))
     assert second.events[0]["eventID"].startswith("urn:uuid:") and second.headers["Link"] is None
     again = DOCUMENT | {"epcisBody": {"eventList": [second.events[0], event]}}
-    assert dock.ask("POST", "/capture", again).status == 202
-    assert len(dock.ask("GET", "/events?LT_eventTime=2021-01-01T00:00:00Z").events) == 2
+    assert dock.ask("POST", "/epcis/capture", again).status == 202
+    assert len(dock.ask("GET", "/epcis/events?LT_eventTime=2021-01-01T00:00:00Z").events) == 2
 
 
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "problem", "words"),
     [
-        ("POST", "/capture", b"{", 400, "Validation", "not valid JSON"),
-        ("POST", "/capture", b"", 400, "Validation", "expected {'@context'"),
-        ("POST", "/capture", DOCUMENT | {"epcisBody": {"eventList": [{}]}}, 400, "Validation", "eventList[0]: "),
-        ("POST", "/capture", json.dumps(DOCUMENT).replace('"ship"', "9" * 50).encode(), 400, "Validation", ""),
-        ("POST", "/capture", json.dumps(DOCUMENT).replace('"ship"', "[" * 9_000 + "]" * 9_000).encode(), 400, "Validation", ""),
-        ("GET", "/capture/none", None, 404, "NoSuchResource", "no capture job 'none'"),
-        ("GET", "/events?colour=red", None, 400, "QueryParameter", "query parameter 'colour' is not supported"),
-        ("GET", "/events?perPage=0", None, 400, "QueryParameter", "perPage=0: expected 1 to 1000"),
-        ("GET", "/events?nextPageToken=x", None, 400, "QueryParameter", "nextPageToken='x': expected a number"),
-        ("GET", "/events?eventType=a&eventType=b", None, 400, "QueryParameter", "is there twice: separate its values by |"),
+        ("POST", "/epcis/capture", b"{", 400, "Validation", "not valid JSON"),
+        ("POST", "/epcis/capture", b"", 400, "Validation", "expected {'@context'"),
+        ("POST", "/epcis/capture", DOCUMENT | {"epcisBody": {"eventList": [{}]}}, 400, "Validation", "eventList[0]: "),
+        ("POST", "/epcis/capture", json.dumps(DOCUMENT).replace('"ship"', "9" * 50).encode(), 400, "Validation", ""),
+        (
+            "POST", "/epcis/capture", json.dumps(DOCUMENT).replace('"ship"', "[" * 9_000 + "]" * 9_000).encode(),
+            400, "Validation", "",
+        ),
+        ("GET", "/epcis/capture/none", None, 404, "NoSuchResource", "no capture job 'none'"),
+        ("GET", "/epcis/events?colour=red", None, 400, "QueryParameter", "query parameter 'colour' is not supported"),
+        ("GET", "/epcis/events?perPage=0", None, 400, "QueryParameter", "perPage=0: expected 1 to 1000"),
+        ("GET", "/epcis/events?nextPageToken=x", None, 400, "QueryParameter", "nextPageToken='x': expected a number"),
+        ("GET", "/epcis/events?eventType=a&eventType=b", None, 400, "QueryParameter", "is there twice: separate its values"),
     ],
 )  # fmt: skip
 def test_wrong_requests_are_problems_of_epcis(
@@ -199,6 +202,6 @@ def test_wrong_requests_are_problems_of_epcis(
 
 def test_the_paths_of_epcis_are_guarded_as_those_of_things(dock: RfidSystem) -> None:
     """A page of another site could otherwise read and write events through its visitor's browser."""
-    assert dock.ask("GET", "/events", Origin="https://evil.example").status == 403
-    assert dock.ask("GET", "/events", Authorization="Bearer wrong").status == 401
-    assert dock.ask("POST", "/capture", b"x" * (2 << 20)).status == 413
+    assert dock.ask("GET", "/epcis/events", Origin="https://evil.example").status == 403
+    assert dock.ask("GET", "/epcis/events", Authorization="Bearer wrong").status == 401
+    assert dock.ask("POST", "/epcis/capture", b"x" * (2 << 20)).status == 413

@@ -36,9 +36,9 @@ class EpcisGateway(Gateway):
     def routes(self, client: AsyncClient) -> Iterable[web.AbstractRouteDef]:
         epcis = EpcisHandlers(client)
         return (
-            web.post("/capture", _problems_of_epcis("Validation", epcis.capture)),
-            web.get("/capture/{id}", _problems_of_epcis("Validation", epcis.job)),
-            web.get("/events", _problems_of_epcis("QueryParameter", epcis.events)),
+            web.post("/epcis/capture", _problems_of_epcis("Validation", epcis.capture)),
+            web.get("/epcis/capture/{id}", _problems_of_epcis("Validation", epcis.job)),
+            web.get("/epcis/events", _problems_of_epcis("QueryParameter", epcis.events)),
         )
 
 
@@ -52,7 +52,7 @@ class EpcisHandlers:
         """202; the events are stored already, and `Location` is that of the job."""
         events = events_of(await json_of(request))
         job = await self._ask("capture", events=events)
-        return web.Response(status=202, headers=_HEADERS | {hdrs.LOCATION: f"/capture/{job}"})
+        return web.Response(status=202, headers=_HEADERS | {hdrs.LOCATION: f"/epcis/capture/{job}"})
 
     async def job(self, request: web.Request) -> web.Response:
         """How a capture job has ended."""
