@@ -225,7 +225,7 @@ class BackplaneOperations(Component):
         return components[name]
 
 
-def batches(applying: Applying, priorities: int, access: AccessPort | None) -> AppObject:
+def batches(applying: Applying, priorities: int, access: AccessPort | None = None) -> AppObject:
     """An object that takes batches of rows from outside, so that operators' requests do not queue behind batches.
 
     Its class is made here, since the priority of its operation depends on how many this backplane has. A class is kept for
