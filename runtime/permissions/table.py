@@ -257,7 +257,7 @@ class PermissionTable:
     def _backed(
         self, id: str, types: tuple[str, ...], kind: str, name: str, now_s: float
     ) -> dict[tuple[str, str], dict[str, int]]:
-        """What was handed on for this thing by givers who have it: by access, the cap of each such permission by its id.
+        """The permissions for this thing that were handed on by givers who have it: by access, the cap of each by its id.
 
         A least fixed point from what operators have given, so two who share with each other do not back each other.
         """

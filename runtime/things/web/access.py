@@ -27,15 +27,15 @@ class Access:
         self.unix_s = unix_s
         self._file = None if policy is None else PermissionFile(policy.file, policy.operators)
         self._control: AccessControl | None = None
-        self._audit: AuditLog | None = None
+        self.audit: AuditLog | None = None
         if policy is not None and self._file is not None:
-            self._audit = AuditLog(policy.audit)
-            self._control = AccessControl(self._file, policy.operators, unix_s, self._audit)
+            self.audit = AuditLog(policy.audit)
+            self._control = AccessControl(self._file, policy.operators, unix_s, self.audit)
 
     def close(self) -> None:
         """Close the audit log."""
-        if self._audit is not None:
-            self._audit.close()
+        if self.audit is not None:
+            self.audit.close()
 
     @property
     def file(self) -> Path | None:
@@ -50,12 +50,6 @@ class Access:
     def is_limited(self) -> bool:
         """Whether users need permissions."""
         return self._control is not None
-
-    @property
-    def path(self) -> Path:
-        """The file of the permissions, where there are any."""
-        assert self._file is not None
-        return self._file.path
 
     @property
     def version(self) -> int:
@@ -110,8 +104,8 @@ class Access:
 
         A user who is no operator gets a line for an unknown id as well: else the time of the answer would tell which exist.
         """
-        if self._audit is not None and not self.is_operator(principal):
-            self._audit.called(self.unix_s(), principal, id, kind, name, is_permitted=False)
+        if self.audit is not None and not self.is_operator(principal):
+            self.audit.called(self.unix_s(), principal, id, kind, name, is_permitted=False)
 
     def refusal(self, principal: str, entry: CatalogueEntry, group: str, kind: str, name: str) -> BackplaneError | None:
         """The error for a user who may not use an affordance, which the audit log gets, too; None: he may.

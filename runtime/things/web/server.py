@@ -135,7 +135,6 @@ class Server:
                 for task in tasks:
                     task.cancel()
                 self._interactions.close()
-                self._sharing.close()
                 self._access.close()
                 mirror.close()
                 directory.close()

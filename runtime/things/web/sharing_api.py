@@ -12,7 +12,6 @@ from aiohttp import hdrs, web
 
 from appbackplane.transport.errors import InvalidArgument, NotFound
 
-from ...permissions.audit import AuditLog
 from ...permissions.permission_file import GuestLink, Permissions, change
 from ...permissions.sharing import revoked, shared, without_expired
 from ...permissions.table import Permission
@@ -44,7 +43,6 @@ class SharingApi:
     def __init__(self, mirror: Mirror, access: Access) -> None:
         self._mirror = mirror
         self._access = access
-        self._audit = None if access.policy is None else AuditLog(access.policy.audit)
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -52,11 +50,6 @@ class SharingApi:
             web.post("/permissions", self.share),
             web.delete("/permissions/{permission}", self.revoke),
         ]
-
-    def close(self) -> None:
-        """Close the audit log."""
-        if self._audit is not None:
-            self._audit.close()
 
     async def list_all(self, request: web.Request) -> web.Response:
         """The permissions that the user has given; to an operator, all."""
@@ -114,15 +107,14 @@ class SharingApi:
 
     async def _change(self, did: str, principal: str, function: Any) -> Any:
         """Change the file, and write it into the audit log; the second result of `function`."""
-        policy = self._access.policy
-        assert policy is not None and self._audit is not None
+        policy, path, audit = self._access.policy, self._access.file, self._access.audit
+        assert policy is not None and path is not None and audit is not None
         types = {id: entry.types for id, entry in self._mirror.catalogue.things.items()}
-        path = self._access.path
         # In a thread: it waits for the lock and for the disk.
         changed = await asyncio.to_thread(change, path, lambda contents: function(contents, policy.operators, types))
         self._access.look_again()  # who has shared sees it listed, and the new token is known
         for each in changed if isinstance(changed, list) else [changed]:
-            self._audit.changed(self._access.unix_s(), principal, did, _told(each))
+            audit.changed(self._access.unix_s(), principal, did, _told(each))
         return changed
 
 

@@ -50,7 +50,7 @@ class Rig:
 
     def __init__(self, mirror: ListedMirror, live: Live, client: TestClient[web.Request, web.Application]) -> None:
         self.mirror, self.live, self._client = mirror, live, client
-        self.path = mirror.access.path if mirror.access.is_limited else None
+        self.path = mirror.access.file
 
     @asynccontextmanager
     async def listening(

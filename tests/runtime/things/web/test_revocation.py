@@ -84,7 +84,7 @@ class Desk:
         self.mirror = KnownMirror(self.system, self.access)
         self.streams = Streams(self.mirror, "epoch")
         self.interactions = Interactions(self.mirror)
-        self._audit = folder / "p.audit"
+        self._file, self._audit = folder / "p.json", folder / "p.audit"
 
     @asynccontextmanager
     async def served(self) -> AsyncIterator[TestClient[web.Request, web.Application]]:
@@ -112,7 +112,7 @@ class Desk:
 
     def permit(self, *permissions: Permission) -> None:
         """Let these be all permissions."""
-        change(self.access.path, lambda _: (Permissions(permissions=permissions), None))
+        change(self._file, lambda _: (Permissions(permissions=permissions), None))
         self.access.look_again()
 
     def refusals(self) -> list[tuple[str, str, str]]:
