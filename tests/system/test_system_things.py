@@ -72,6 +72,10 @@ class SystemWeb(Web):
         """The backplanes of which there are things."""
         return [each["id"].rpartition(":")[2] for each in self.ask("GET", "/things").body]
 
+    def wait_listed(self, *backplanes: str) -> None:
+        """Until there are things of them: the component looks at the system once a second, and so does the gateway at it."""
+        wait_until(lambda: {*backplanes} <= {*self.listed()}, lambda: f"{backplanes} are not all in {self.listed()}")
+
     def of(self, backplane: str) -> dict[str, Any]:
         """All properties of one backplane."""
         answer = self.ask("GET", f"{path(backplane)}/properties")
@@ -230,7 +234,8 @@ def test_a_backplane_is_scaled(system: System, web: SystemWeb) -> None:
         assert client.call("backplane.mill.threads") == 3
         assert client.call("system.scale", key="pair-1", replicas=3) is None
         ask_until(client, "system.state", lambda state: state == "up", key="pair-3")
-        assert web.ask("GET", f"{path('pair-3')}/properties/pid").body == system.pids()["pair-3"]
+        web.wait_listed("pair-3")
+        web.wait_for("pair-3", pid=system.pids()["pair-3"])
         client.call("system.scale", key="pair-1", replicas=2)
     wait_until(lambda: "pair-3" not in web.listed(), "the thing is still there")
     assert web.ask("GET", f"{path('pair-3')}/properties/pid").status == 404
