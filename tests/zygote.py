@@ -23,10 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn, cast
 
-import msgspec
-
 from appbackplane.runtime import process
-from appbackplane.runtime.process_config import ProcessConfig
 from appbackplane.supervisor.processes import spawn
 
 #: A request: an environment and a command.
@@ -37,6 +34,8 @@ FDS_MAX = 16
 ROOM = ("APPBACKPLANE_TESTS_ROOM", "x" * 16_000)
 #: As COMM of a zygote, by which tests tell it from what belongs to a system.
 NAME = "test-zygote"
+#: The groups of the calling thread: the supervisor enters that of a backplane to start it.
+CGROUPS = Path("/proc/thread-self/cgroup")
 _PR_SET_NAME = 15
 #: Fields of /proc/PID/stat, counted after the command's name.
 _ENVIRONMENT_START, _ENVIRONMENT_END = 47, 48
@@ -47,7 +46,7 @@ class Zygote:
 
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._command = spawn.COMMAND
+        self._command, self._cgroups = spawn.COMMAND, CGROUPS.read_bytes()
         if os.fork() == 0:
             self._socket.close()
             _serve(theirs)
@@ -55,15 +54,13 @@ class Zygote:
 
     def popen(self, words: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
         """As `subprocess.Popen`. Raises OSError."""
-        stdin = options["stdin"]
-        config = msgspec.msgpack.decode(os.pread(stdin, os.fstat(stdin).st_size, 0), type=ProcessConfig)
-        if (*words[:-1],) != (*self._command,) or config.cgroup is not None:
+        if (*words[:-1],) != (*self._command,) or CGROUPS.read_bytes() != self._cgroups:
             return subprocess.Popen(words, **options)
         assert options["process_group"] == 0
         (stdout, their_stdout), (stderr, their_stderr) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
         try:
             request = {"environment": options["env"], "passed": options["pass_fds"]}
-            streams = (stdin, their_stdout, their_stderr)
+            streams = (options["stdin"], their_stdout, their_stderr)
             socket.send_fds(self._socket, [json.dumps(request).encode()], [*streams, *options["pass_fds"]])
         finally:
             os.close(their_stdout)

@@ -225,8 +225,12 @@ def wait_dead(pid: int) -> None:
         os.close(pidfd)
 
 
+#: Prefix of a system whose processes are interpreters of their own, as when it is typed: while it comes up, they import.
+AS_TYPED = ("env",)
+
+
 def wait_children(system: System, count: int = 1) -> set[int]:
-    """Until a supervisor that comes up has started so many processes."""
+    """Until a supervisor that comes up, and was started `AS_TYPED`, has started so many processes."""
 
     def children() -> set[int]:
         assert system.process.poll() is None, system.said
