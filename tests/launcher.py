@@ -31,11 +31,13 @@ from tests import zygote
 
 #: A command with its environment: Linux takes twice as much in one message.
 MESSAGE_BYTES_MAX = 100_000
-#: What `up` and most verbs import when they run; `__main__` would be the command line at once.
+#: What `up`, most verbs and many backplanes import when they run; `__main__` would be the command line at once.
 PACKAGES = ("appbackplane.supervisor.commands", "appbackplane.supervisor.configuration")
 LATE = (
     *("appbackplane.supervisor.run", "appbackplane.runtime.otel", "tomllib", "importlib.metadata", "bz2", "lzma"),
     *("traceback", "difflib", "email.parser", "encodings.unicode_escape"),
+    *("appbackplane.runtime.dispatcher", "appbackplane.runtime.requests", "appbackplane.runtime.things.mashups"),
+    *("appbackplane.runtime.things.system", "appbackplane.runtime.things.web", "multiprocessing.pool"),
 )
 
 
