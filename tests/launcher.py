@@ -1,9 +1,9 @@
 """A process that has imported the command line once, and is `appbackplane` in a fork of its own whenever it is asked.
 
 Imports are two thirds of what a supervisor costs until it is up (0.25 s of CPU), and the tests start five hundred of them. All
-else is as when it is typed: arguments, folder, environment, session, standard streams, signals, exit code. What lies beside
-the command line starts as always: backplanes and guardians are new interpreters. Typed as users do it is `appbackplane` in the
-tests of the command line (test_bad_input.py, test_end.py, test_up_again.py), of the pages of `docs/`, and of the examples.
+else is as when it is typed: arguments, folder, environment, session, standard streams, signals, exit code. The backplanes of a
+system are forks, too (zygote.py). Typed as users do it is `appbackplane` in the tests of the command line (test_bad_input.py,
+test_end.py, test_up_again.py), of the pages of `docs/`, and of the examples.
 
 Each message on the socket is a command (JSON, with its three standard streams as descriptors), answered by its pid; or the pid
 of one that has ended, answered by its exit code. Until it is asked for, nobody reaps it: its number stays its own. Ends with
@@ -12,22 +12,32 @@ the socket. Used through launching.py.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
 import pkgutil
 import runpy
 import socket
+import subprocess
 import sys
+from types import SimpleNamespace
 from typing import Any, NoReturn
+
+import setproctitle
+
+from appbackplane.supervisor.processes import spawn
+from tests import zygote
 
 #: A command with its environment: Linux takes twice as much in one message.
 MESSAGE_BYTES_MAX = 100_000
-#: What `up` and most verbs import when they run; `__main__` would be the command line at once.
+#: What `up`, most verbs and many backplanes import when they run; `__main__` would be the command line at once.
 PACKAGES = ("appbackplane.supervisor.commands", "appbackplane.supervisor.configuration")
 LATE = (
     *("appbackplane.supervisor.run", "appbackplane.runtime.otel", "tomllib", "importlib.metadata", "bz2", "lzma"),
     *("traceback", "difflib", "email.parser", "encodings.unicode_escape"),
+    *("appbackplane.runtime.dispatcher", "appbackplane.runtime.requests", "appbackplane.runtime.things.mashups"),
+    *("appbackplane.runtime.things.system", "appbackplane.runtime.things.web", "multiprocessing.pool"),
 )
 
 
@@ -41,6 +51,9 @@ def be(typed: dict[str, Any], streams: list[int]) -> NoReturn:
     os.chdir(typed["folder"])
     os.environ.clear()
     os.environ.update(typed["environment"])
+    if typed["words"][:1] == ["up"]:
+        stand_in = SimpleNamespace(Popen=zygote.Zygote().popen, PIPE=subprocess.PIPE)
+        setattr(spawn, "subprocess", stand_in)  # noqa: B010
     sys.argv = ["", *typed["words"]]
     if typed["script"]:
         sys.argv[0] = typed["script"]
@@ -59,6 +72,10 @@ def serve(asked: socket.socket) -> None:
             importlib.import_module(found.name)
     for name in LATE:
         importlib.import_module(name)
+    os.environ["SPT_NOENV"] = "1"
+    setproctitle.getproctitle()  # finds the room for a title; later, the environment is elsewhere
+    gc.collect()
+    gc.freeze()
     assert len(os.listdir("/proc/self/task")) == 1, "a fork has one thread: no other may hold a lock"
     while True:
         data, fds, _, _ = socket.recv_fds(asked, MESSAGE_BYTES_MAX, 3)
@@ -79,5 +96,5 @@ def serve(asked: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    sys.path[0] = ""  # not the folder of the tests, whose names would hide others
+    sys.path[0] = ""  # not the folder of the repository, whose names would hide others
     serve(socket.socket(fileno=int(sys.argv[1])))

@@ -19,9 +19,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from tests.launcher import MESSAGE_BYTES_MAX
+from tests.zygote import MESSAGE_BYTES_MAX, ROOM
 
-LAUNCHER = Path(__file__).with_name("launcher.py")
+ROOT = Path(__file__).resolve().parents[1]
+LAUNCHER = "tests.launcher"
 #: The command as it is typed: what a fork of the launcher is instead.
 COMMAND = (sys.executable, "-m", "appbackplane.supervisor")
 
@@ -73,7 +74,10 @@ class Launcher:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, str(LAUNCHER), str(theirs.fileno())],
+                # The last word is room for the titles of backplanes.
+                [sys.executable, "-m", LAUNCHER, str(theirs.fileno()), "-" * 100],
+                cwd=ROOT,
+                env={**os.environ, **dict([ROOM])},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),

@@ -28,6 +28,7 @@ from appbackplane.transport import Client, PendingCall, connect
 from appbackplane.transport.errors import BackplaneError, DeadlineExceeded
 from tests import launching
 from tests.waiting import EVERY_S, LIMIT_S, Limit, wait_until
+from tests.zygote import NAME as ZYGOTE
 
 HERE = Path(__file__).parent
 
@@ -170,9 +171,12 @@ def assert_nothing_left(session: int, run_dir: Path) -> None:
 
 
 def is_of_session(pid: int, session: int) -> bool:
-    """Whether a process lives, and belongs to it."""
+    """Whether a process lives, and belongs to it; a zygote belongs to the tests."""
     try:
-        return os.getsid(pid) == session and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        if os.getsid(pid) != session:
+            return False
+        process = psutil.Process(pid)
+        return process.status() != psutil.STATUS_ZOMBIE and process.name() != ZYGOTE
     except (ProcessLookupError, psutil.NoSuchProcess):
         return False
 
@@ -221,8 +225,12 @@ def wait_dead(pid: int) -> None:
         os.close(pidfd)
 
 
+#: Prefix of a system whose processes are interpreters of their own, as when it is typed: while it comes up, they import.
+AS_TYPED = ("env",)
+
+
 def wait_children(system: System, count: int = 1) -> set[int]:
-    """Until a supervisor that comes up has started so many processes."""
+    """Until a supervisor that comes up, and was started `AS_TYPED`, has started so many processes."""
 
     def children() -> set[int]:
         assert system.process.poll() is None, system.said

@@ -15,7 +15,7 @@ from appbackplane.transport import Client
 from appbackplane.transport.errors import PeerDown, SystemNotRunning, Unavailable
 from tests.figures import Stopwatch, judge
 
-from .conftest import Up, answer_of, ask_until, wait_children, wait_dead, wait_ready
+from .conftest import AS_TYPED, Up, answer_of, ask_until, wait_children, wait_dead, wait_ready
 
 SLEEPER = """
 [backplane.bedroom]
@@ -106,7 +106,7 @@ def test_when_the_supervisor_is_killed_everything_ends_at_once_and_can_be_starte
 
 def test_a_supervisor_that_is_killed_while_it_comes_up_leaves_nobody(begin: Up, up: Up) -> None:
     """Its children are in the middle of their imports, and have not learnt yet whose they are."""
-    system = begin(SLEEPER)
+    system = begin(SLEEPER, prefix=AS_TYPED)
     children = wait_children(system)
     os.kill(system.pid, signal.SIGKILL)
     for pid in children:

@@ -13,7 +13,17 @@ import pytest
 
 from tests.launching import COMMAND
 
-from .conftest import LIMIT_S, Up, assert_nothing_left, command, environment, lay_out, wait_children, wait_dead
+from .conftest import (
+    AS_TYPED,
+    LIMIT_S,
+    Up,
+    assert_nothing_left,
+    command,
+    environment,
+    lay_out,
+    wait_children,
+    wait_dead,
+)
 
 TOWER = """
 [backplane.top]
@@ -97,7 +107,7 @@ def test_a_second_ctrl_c_kills_at_once_though_a_hook_hangs(up: Up) -> None:
 
 def test_ctrl_c_while_it_comes_up_ends_it(begin: Up) -> None:
     """A person who has typed the wrong name does not wait until it is up."""
-    system = begin(TOWER.format(middle=""))
+    system = begin(TOWER.format(middle=""), prefix=AS_TYPED)
     wait_children(system)
     system.interrupt()
     assert system.wait_down() == 0

@@ -18,7 +18,7 @@ from tests.figures import IS_LONG
 from tests.launching import COMMAND
 from tests.waiting import wait_until
 
-from .conftest import HERE, LIMIT_S, System, Up, command, environment, lay_out, processes_of, wait_children
+from .conftest import AS_TYPED, HERE, LIMIT_S, System, Up, command, environment, lay_out, processes_of, wait_children
 
 PAIR = """
 [backplane.dying]
@@ -98,7 +98,7 @@ def test_deaths_at_every_stage_leave_nothing(up: Up, begin: Up, folder: Path) ->
     dead, marks = [first], [lock_of(first)["mark"]]
     os.kill(first.pid, signal.SIGKILL)
     for number in range(ROUNDS * len(STAGES)):
-        system = begin(PAIR)
+        system = begin(PAIR, prefix=AS_TYPED)
         STAGES[number % len(STAGES)](system)
         marks.append(lock_of(system)["mark"])
         os.kill(system.pid, signal.SIGKILL)
