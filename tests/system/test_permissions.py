@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,9 @@ from appbackplane.runtime.permissions.permission_file import GuestLink, Permissi
 from appbackplane.runtime.permissions.table import Permission
 from tests.waiting import wait_until
 
-from .conftest import System, short_folder, systems_in
+from .conftest import System
 from .test_directory import lamp
-from .test_things import BRIGHTNESS, LAMP, OVERHEATED, TOML, Web
+from .test_things import BRIGHTNESS, LAMP, OVERHEATED, TOML, Web, house_up
 
 BEN, GUEST = "ben-token", "guest-token"
 HALL = "/things/urn:appbackplane:house:hall%252F2"
@@ -29,14 +29,9 @@ PERMITTING = (
 )
 
 
-@contextmanager
-def house_permitting() -> Iterator[System]:
+def house_permitting() -> AbstractContextManager[System]:
     """The house of test_things.py, in which Ada is an operator, and Ben and guests need permissions."""
-    with short_folder() as folder, systems_in(folder) as begin:
-        (folder / "housed.py").write_text(Path(__file__).with_name("housed.py").read_text())
-        system = begin(PERMITTING)
-        system.wait_up()
-        yield system
+    return house_up(PERMITTING)
 
 
 @pytest.fixture(scope="module")
