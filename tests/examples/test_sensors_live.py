@@ -38,13 +38,17 @@ SPARK_LIMIT_S = 600.0
 
 @pytest.fixture
 def example() -> Iterator[Path]:
-    """A copy in a folder whose name is short enough for sockets. Its gateway listens on another port, and it is taken down."""
+    """A copy in a folder whose name is short enough for sockets. Its gateway listens on another port, and it is taken down.
+
+    The port stays bound here, without a listener: two sockets with SO_REUSEADDR may bind it, and the kernel gives it to nobody
+    else (man 7 socket).
+    """
     pytest.importorskip("aiohttp", reason="the extra is not installed: pip install 'appbackplane[web]'")
     pytest.importorskip("pyspark", reason="the extra is not installed: pip install 'appbackplane[spark]'")
-    with socket.socket() as free, tempfile.TemporaryDirectory(prefix="ab-") as folder:
-        free.bind(("127.0.0.1", 0))
-        listen = f"127.0.0.1:{free.getsockname()[1]}"
-        free.close()
+    with socket.socket() as reserved, tempfile.TemporaryDirectory(prefix="ab-") as folder:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("127.0.0.1", 0))
+        listen = f"127.0.0.1:{reserved.getsockname()[1]}"
         copy = Path(folder) / "sensors"
         shutil.copytree(EXAMPLE, copy, ignore=shutil.ignore_patterns("run", "run.log", "__pycache__"))
         for name in ("README.md", "sensors.toml"):
@@ -114,13 +118,21 @@ def test_an_experiment_is_recorded_and_evaluated(example: Path) -> None:
     assert days == batteries_of(field, received)
 
 
+def titles_at(address: str) -> list[str]:
+    """Those of all things, over HTTP."""
+    found: list[str] = []
+    for query in ("limit=1000", "offset=1000"):
+        with urllib.request.urlopen(f"{address}things?{query}", timeout=LIMIT_S) as page:
+            found += [each["title"] for each in json.load(page)]
+    return found
+
+
 def things_are_described(address: str, nodes: int) -> None:
     """All nodes and the devices of the host, over HTTP; and one of them answers."""
-    with urllib.request.urlopen(f"{address}things?limit=1000", timeout=LIMIT_S) as page:
-        first = json.load(page)
-    with urllib.request.urlopen(f"{address}things?offset=1000", timeout=LIMIT_S) as page:
-        titles = [each["title"] for each in first + json.load(page)]
-    assert titles.count("SensorNode") == nodes and len(titles) == nodes + 6
+    titles = wait_until(
+        lambda: found if len(found := titles_at(address)) >= nodes + 6 else None, "the gateway does not list all things"
+    )
+    assert titles is not None and titles.count("SensorNode") == nodes and len(titles) == nodes + 6
     with urllib.request.urlopen(f"{address}search?place=room-42&limit=1", timeout=LIMIT_S) as answer:
         (found,) = json.load(answer)
     assert (found["id"], found["schema:containedInPlace"]) == (

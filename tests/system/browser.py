@@ -16,7 +16,7 @@ from typing import Any
 
 import aiohttp
 
-from tests.waiting import LIMIT_S
+from tests.waiting import LIMIT_S, wait_until
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 FOUND = next(filter(None, map(shutil.which, NAMES)), None)
@@ -31,15 +31,19 @@ UNTIL = """new Promise((resolve) => {{
 class Tab:
     """One page, with storage of its own. `errors`: exceptions, and what its content policy has refused."""
 
-    def __init__(self, browser: Browser, session: str) -> None:
+    def __init__(self, browser: Browser, context: str, session: str) -> None:
         self._browser = browser
-        self.session = session
+        self._context, self.session = context, session
         self.errors: list[str] = []
         self.loaded = asyncio.Event()
 
     async def send(self, method: str, **parameters: Any) -> dict[str, Any]:
         """A command of the protocol."""
         return await self._browser.send(method, parameters, self.session)
+
+    async def close(self) -> None:
+        """Close the page, and forget its storage. `errors` stay."""
+        await self._browser.send("Target.disposeBrowserContext", {"browserContextId": self._context})
 
     async def open(self, url: str) -> None:
         """Go to an address, and wait until its page is loaded. One that differs in its fragment alone loads nothing."""
@@ -118,7 +122,7 @@ class Browser:
         context = (await self.send("Target.createBrowserContext", {}))["browserContextId"]
         target = await self.send("Target.createTarget", {"url": "about:blank", "browserContextId": context})
         attached = await self.send("Target.attachToTarget", {"targetId": target["targetId"], "flatten": True})
-        tab = self._tabs[attached["sessionId"]] = Tab(self, attached["sessionId"])
+        tab = self._tabs[attached["sessionId"]] = Tab(self, context, attached["sessionId"])
         for domain in ("Page", "Runtime", "Log"):
             await tab.send(f"{domain}.enable")
         return tab
@@ -153,10 +157,17 @@ async def browsing(folder: Path) -> AsyncIterator[Browser]:
         *("--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--lang=en-US"),
         *(("--no-sandbox",) if os.geteuid() == 0 else ()),
     ]
-    with subprocess.Popen([*words, "about:blank"], stderr=subprocess.PIPE, text=True) as process:
+    said, listening = folder / "said.txt", folder / "DevToolsActivePort"
+    with said.open("w") as out, subprocess.Popen([*words, "about:blank"], stdout=out, stderr=out) as process:
         try:
-            assert process.stderr is not None
-            url = next(line.split(" on ", 1)[1].strip() for line in process.stderr if "DevTools listening on" in line)
+
+            def is_listening() -> bool:
+                assert process.poll() is None, said.read_text()
+                return listening.exists() and "/devtools/" in listening.read_text()
+
+            wait_until(is_listening, said.read_text)
+            port, path = listening.read_text().split()
+            url = f"ws://127.0.0.1:{port}{path}"
             async with aiohttp.ClientSession() as session, session.ws_connect(url, max_msg_size=0) as socket:
                 browser = Browser(socket)
                 reading = asyncio.create_task(browser.read())

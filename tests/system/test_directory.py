@@ -12,10 +12,8 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.waiting import wait_until
-
-from .conftest import System, ask_until, wait_dead
-from .test_things import TOML, Web, house_up
+from .conftest import System, wait_dead
+from .test_things import LAMP_7, Web, house_up
 
 #: Without tokens, and with rooms that come and go.
 OPEN_TOML = """
@@ -29,7 +27,6 @@ listen = "127.0.0.1:0"
 anonymous = true
 """
 ROOMS = ["urn:dev:room-1", "urn:dev:room-2"]
-LAMP_7 = "/things/urn:dev:lamp-7"
 MERGE_PATCH = "application/merge-patch+json"
 
 
@@ -48,7 +45,7 @@ def lamp(**members: Any) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def rooms(_no_ignored_interrupt: None) -> Iterator[System]:
     """One system for all."""
-    with house_up(OPEN_TOML) as system:
+    with house_up(OPEN_TOML, token=None, things=(*ROOMS,)) as system:
         yield system
 
 
@@ -56,7 +53,7 @@ def rooms(_no_ignored_interrupt: None) -> Iterator[System]:
 def web(rooms: System) -> Iterator[Web]:
     """A client; what it registers is gone afterwards."""
     web = Web(rooms, token=None)
-    wait_until(lambda: len(web.ask("GET", "/things").body) == len(ROOMS), "the rooms are not listed")
+    web.wait_listed(*ROOMS)
     yield web
     for each in Web(rooms, token=None).ask("GET", "/things").body:
         if each["id"] not in ROOMS:
@@ -301,20 +298,6 @@ def test_a_browser_gets_a_page(web: Web) -> None:
     assert "<h1>&lt;script&gt;</h1>" in page and f'href="http://{web._at}/things/urn%3Adev%3Alamp-7"' in page
 
 
-@pytest.mark.usefixtures("_no_ignored_interrupt")
-def test_nothing_of_the_directory_is_served_without_a_token() -> None:
-    """No path of it is forgotten."""
-    with house_up(TOML) as house:
-        web = Web(house, token=None)
-        for method, path in (
-            ("GET", "/things"), ("POST", "/things"), ("GET", LAMP_7), ("PUT", LAMP_7), ("PATCH", LAMP_7), ("DELETE", LAMP_7),
-            ("GET", "/search"), ("GET", "/search/jsonpath?query=$"), ("GET", "/events"), ("GET", "/.well-known/wot"),
-        ):  # fmt: skip
-            assert web.ask(method, path, lamp()).status == 401
-        ada = Web(house)
-        assert ada.ask("GET", "/.well-known/wot").body["security"] == ["bearer"]
-
-
 def test_registrations_outlive_a_gateway_that_is_killed(rooms: System, web: Web) -> None:
     """Each that was answered is there; subscribers are told that they may have missed events."""
     stream = web.events("/events", 1)
@@ -328,11 +311,9 @@ def test_registrations_outlive_a_gateway_that_is_killed(rooms: System, web: Web)
     pid = rooms.pids()["web"]
     os.kill(pid, signal.SIGKILL)
     wait_dead(pid)
-    with rooms.connect() as client:
-        ask_until(client, "gateway.address", bool)
     again = Web(rooms, token=None)
     web._at = again._at  # the fixture cleans up with it
-    wait_until(lambda: set(ROOMS) <= set(ids(again, "/things")), "the rooms are not listed again")
+    again.wait_listed(*ROOMS)
     kept = {f"urn:dev:many-{number}" for number in range(50) if number != 7} | {"urn:dev:lamp-7", *ROOMS}
     assert set(ids(again, "/things")) == kept
     after = again.ask("GET", LAMP_7).body

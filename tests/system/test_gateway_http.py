@@ -13,16 +13,17 @@ import stat
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from appbackplane.runtime.things.web.tls import loaded, self_signed
-from tests.waiting import LIMIT_S
+from tests.waiting import LIMIT_S, wait_until
 
-from .conftest import System, ask_until, short_folder, systems_in
-from .test_things import BRIGHTNESS, LAMP, OVERHEATED, TOKEN, TOML, Web
+from .conftest import System, ask_until
+from .test_things import BRIGHTNESS, LAMP, OVERHEATED, TOKEN, TOML, Web, house_up
 
 APP = "https://app.example"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -30,20 +31,10 @@ PROPERTIES = f"{LAMP}/properties"
 NEEDS_OPENSSL = pytest.mark.skipif(shutil.which("openssl") is None, reason="the program openssl is not installed here")
 
 
-@contextmanager
-def house_with(settings: str) -> Iterator[System]:
-    """The house of test_things.py, whose gateway has further settings."""
-    with short_folder() as folder, systems_in(folder) as begin:
-        shutil.copy(Path(__file__).with_name("housed.py"), folder)
-        system = begin(TOML + settings)
-        system.wait_up()
-        yield system
-
-
 @pytest.fixture(scope="module")
 def house(_no_ignored_interrupt: None) -> Iterator[System]:
     """One system for all that needs no TLS."""
-    with house_with(f'origins = ["{APP}"]') as system:
+    with house_up(f'{TOML}origins = ["{APP}"]') as system:
         yield system
 
 
@@ -69,7 +60,7 @@ def address_of(system: System) -> tuple[str, str]:
 @pytest.mark.usefixtures("_no_ignored_interrupt")
 def test_a_self_signed_certificate_stays() -> None:
     """Clients know it by its fingerprint, which is told, also after a restart; its key is nobody else's."""
-    with house_with('tls = "self-signed"') as system:
+    with house_up(f'{TOML}tls = "self-signed"', things=()) as system:  # a client of plain HTTP cannot ask for them
         at, fingerprint = address_of(system)
         line = system.wait_for(f"SHA-256 fingerprint is {fingerprint}")
         assert at in line
@@ -78,11 +69,16 @@ def test_a_self_signed_certificate_stays() -> None:
         assert file.parent == Path(system.folder) / "state" / "appbackplane", "beside the log folder"
         context = ssl.create_default_context(cafile=str(file))
         with closing(http.client.HTTPSConnection(at, timeout=LIMIT_S, context=context)) as connection:
-            for _ in range(2):  # on one connection
+
+            def described() -> Any:
                 connection.request("GET", LAMP, headers=BEARER)
                 answer = connection.getresponse()
                 td = json.loads(answer.read())
-                assert answer.status == 200 and td["base"] == f"https://{at}/"
+                return td if answer.status == 200 else None
+
+            wait_until(described, "the lamp is not listed")
+            used = connection.sock
+            assert described()["base"] == f"https://{at}/" and connection.sock is used, "on one connection"
             assert connection.sock.selected_alpn_protocol() is None and connection.sock.version() in (
                 "TLSv1.2",
                 "TLSv1.3",
@@ -181,6 +177,7 @@ def test_what_has_not_changed_is_not_sent_again(web: Web) -> None:
 def test_of_those_who_change_the_same_value_one_does(web: Web) -> None:
     """The others learn that theirs was made from an old one, and nothing is lost."""
     for path, values in ((BRIGHTNESS, range(30, 40)), (f"{LAMP}/properties/picture", ["AAA=", "AAE=", "AAI=", "AAM="])):
+        assert web.ask("PUT", path, 29 if path == BRIGHTNESS else "AP8=").status == 204, "none of the values below"
         tag = web.ask("GET", path).headers["ETag"]
         with ThreadPoolExecutor(4) as pool:
             answers = [*pool.map(lambda value, path=path, tag=tag: web.ask("PUT", path, value, If_Match=tag), values)]

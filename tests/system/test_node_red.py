@@ -56,14 +56,18 @@ def house(_no_ignored_interrupt: None) -> Iterator[System]:
 
 @contextmanager
 def running(folder: Path, flow: list[dict[str, object]]) -> Iterator[tuple[str, Path]]:
-    """Node-RED with a flow: its address, and the file that its debug nodes write to."""
+    """Node-RED with a flow: its address, and the file that its debug nodes write to.
+
+    Its port stays bound here, without a listener: with SO_REUSEADDR, which node sets as well, that keeps it free for it.
+    """
     (folder / "user").mkdir(exist_ok=True)
     (folder / "flow.json").write_text(json.dumps(flow))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    words = ["node", "node_modules/node-red/red.js", "-u", "user", "-p", str(port), "flow.json"]
     said = folder / "said.txt"
-    with said.open("w") as out:
+    with socket.socket() as reserved, said.open("w") as out:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("127.0.0.1", 0))
+        port = reserved.getsockname()[1]
+        words = ["node", "node_modules/node-red/red.js", "-u", "user", "-p", str(port), "flow.json"]
         process = subprocess.Popen(
             words, cwd=folder, stdout=out, stderr=out, env={**os.environ, "APPBACKPLANE_TOKEN": TOKEN}
         )

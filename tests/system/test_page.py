@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
+from contextlib import AsyncExitStack, ExitStack
 
 import pytest
 
-from .browser import FOUND, NAMES, Tab, browsing
+from tests.waiting import wait_until
+
+from .browser import FOUND, NAMES, Browser, Tab, browsing
 from .conftest import System
 from .test_permissions import BEN, house_permitting
 from .test_things import BRIGHTNESS, LAMP, TOKEN, Web, killed_and_back
@@ -34,17 +35,31 @@ def address(house: System) -> str:
         return found
 
 
-def in_browser(folder: Path, *tabs: Callable[..., Awaitable[None]]) -> None:
-    """Run a function with as many tabs as it takes. Whatever a page has thrown or was refused fails the test."""
+InBrowser = Callable[[Callable[..., Awaitable[None]]], None]
 
-    async def main() -> None:
-        async with browsing(folder) as browser:
+
+@pytest.fixture(scope="module")
+def in_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InBrowser]:
+    """Run a function with as many tabs as it takes, in one browser for all. Whatever a page has thrown or was refused fails
+    the test.
+    """
+
+    async def with_tabs(browser: Browser, test: Callable[..., Awaitable[None]]) -> None:
+        tabs = [await browser.tab() for _ in range(test.__code__.co_argcount)]  # type: ignore[attr-defined]
+        try:
+            await test(*tabs)
+        finally:
             for each in tabs:
-                opened = [await browser.tab() for _ in range(each.__code__.co_argcount)]  # type: ignore[attr-defined]
-                await each(*opened)
-                assert [error for tab in opened for error in tab.errors] == []
+                await each.close()
+        assert [error for tab in tabs for error in tab.errors] == []
 
-    asyncio.run(main())
+    with asyncio.Runner() as runner:
+        stack = AsyncExitStack()
+        browser = runner.run(stack.enter_async_context(browsing(tmp_path_factory.mktemp("browser"))))
+        try:
+            yield lambda test: runner.run(with_tabs(browser, test))
+        finally:
+            runner.run(stack.aclose())
 
 
 async def sign_in(tab: Tab, url: str, path: str = "") -> None:
@@ -55,7 +70,7 @@ async def sign_in(tab: Tab, url: str, path: str = "") -> None:
     await tab.until("document.querySelector('#connection').dataset.state === 'live'")
 
 
-def test_values_are_live_and_set_and_actions_are_done(house: System, tmp_path: Path) -> None:
+def test_values_are_live_and_set_and_actions_are_done(house: System, in_browser: InBrowser) -> None:
     """The page is a client of the gateway as all others are."""
     web, url = Web(house), address(house)
 
@@ -91,11 +106,11 @@ def test_values_are_live_and_set_and_actions_are_done(house: System, tmp_path: P
         await tab.fill("#search", "overheated lamp-1")
         await tab.until("document.querySelectorAll('.card').length === 1")
 
-    in_browser(tmp_path, main)
-    assert web.ask("GET", BRIGHTNESS).body == 77
+    in_browser(main)
+    wait_until(lambda: web.ask("GET", BRIGHTNESS).body == 77, "the slider has not set the brightness")
 
 
-def test_a_guest_link_lets_in_until_it_is_revoked(house: System, tmp_path: Path) -> None:
+def test_a_guest_link_lets_in_until_it_is_revoked(house: System, in_browser: InBrowser) -> None:
     """The guest sees what was shared, and a page that goes dark at once when that ends, without a request of its own."""
     web, url = Web(house), address(house)
 
@@ -127,10 +142,10 @@ def test_a_guest_link_lets_in_until_it_is_revoked(house: System, tmp_path: Path)
         await tab.click(".shared button")
         await tab.until_text("Nobody else has been given access.")
 
-    in_browser(tmp_path, main)
+    in_browser(main)
 
 
-def test_the_page_outlives_the_processes_of_its_things(house: System, tmp_path: Path) -> None:
+def test_the_page_outlives_the_processes_of_its_things(house: System, in_browser: InBrowser) -> None:
     """It shows the values of the new ones by itself."""
     web, url = Web(house), address(house)
 
@@ -144,10 +159,10 @@ def test_the_page_outlives_the_processes_of_its_things(house: System, tmp_path: 
             "[...document.querySelectorAll('.card dd')].filter((each) => each.textContent === '7%').length === 2"
         )
 
-    in_browser(tmp_path, main)
+    in_browser(main)
 
 
-def test_what_is_shared_later_appears(house: System, tmp_path: Path) -> None:
+def test_what_is_shared_later_appears(house: System, in_browser: InBrowser) -> None:
     """Ben's page is open while nothing is his, and shows what he gets, and no more, without a reload."""
     web, url = Web(house), address(house)
 
@@ -168,10 +183,10 @@ def test_what_is_shared_later_appears(house: System, tmp_path: Path) -> None:
             web.ask("DELETE", f"/permissions/{each}")
         await tab.until_text("This thing is gone, or is not shared with you.")
 
-    in_browser(tmp_path, main)
+    in_browser(main)
 
 
-def test_names_that_are_markup_are_text(house: System, tmp_path: Path) -> None:
+def test_names_that_are_markup_are_text(house: System, in_browser: InBrowser) -> None:
     """The address of a page comes from anywhere, as values do."""
     url = address(house)
 
@@ -182,11 +197,13 @@ def test_names_that_are_markup_are_text(house: System, tmp_path: Path) -> None:
         await tab.open(url + "#/thing/%E0%A4%A<script>")
         await tab.until_text("This thing is gone")
 
-    in_browser(tmp_path, main)
+    in_browser(main)
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_it_suits_a_desk_a_phone_a_keyboard_and_a_screen_reader(house: System, tmp_path: Path, width: int) -> None:
+def test_it_suits_a_desk_a_phone_a_keyboard_and_a_screen_reader(
+    house: System, in_browser: InBrowser, width: int
+) -> None:
     """Nothing stands beyond the edge, every control has a name, and all is reached by keys."""
     url = address(house)
 
@@ -237,7 +254,7 @@ def test_it_suits_a_desk_a_phone_a_keyboard_and_a_screen_reader(house: System, t
         ]
         assert nameless == []
 
-    in_browser(tmp_path, main)
+    in_browser(main)
 
 
 def test_web_tells_where_the_page_is(house: System) -> None:

@@ -17,14 +17,14 @@ import pytest
 from tests.waiting import wait_until
 
 from .conftest import System, ask_until, short_folder, systems_in
-from .test_things import TOKEN, Web
+from .test_things import TOKEN, Answer, Web
 
-MILL = """
+PROCESSES = """
+[permissions]
+operators = ["local", "ada"]
 [backplane.mill]
 components = ["machines:Machine"]
 restart = { max = 1000, backoff = "5ms", backoff_max = "10ms" }
-"""
-OTHERS = """
 [backplane.fragile]
 components = ["components:Bystander"]
 restart = { max = 0 }
@@ -41,11 +41,17 @@ GATEWAY = f"""
 components = ["appbackplane.runtime.things.web:Gateway"]
 [backplane.web.settings.Gateway]
 listen = "127.0.0.1:0"
-tokens = {{ ada = "{hashlib.sha256(TOKEN.encode()).hexdigest()}" }}
+tokens = {{ ada = "{hashlib.sha256(TOKEN.encode()).hexdigest()}", ben = "{hashlib.sha256(b"ben").hexdigest()}" }}
 """
-#: Of two measurements of the CPU that one process takes, over two seconds that overlap; in percent of a core.
-CPU_OFF_MAX = 15.0
+#: What the ids of the things begin with.
+SYSTEM = "urn:appbackplane:system:"
+#: Of two measurements of the CPU that one process takes, over two seconds that overlap: in percent of a core, and as a part.
+CPU_OFF_MAX, CPU_PART_MAX = 15.0, 0.4
+#: What a process that computes gets at least, in percent of a core: with less, the difference above is not told.
+CPU_MIN = 5.0
 MEMORY_OFF_MAX = 0.05
+#: Between two questions for what a look at the system tells, of which there is one a second.
+LOOK_S = 0.1
 
 
 @contextmanager
@@ -60,21 +66,17 @@ def system_up(toml: str) -> Iterator[System]:
 
 @pytest.fixture(scope="module")
 def system(_no_ignored_interrupt: None) -> Iterator[System]:
-    """One system for all."""
-    with system_up(f"{MILL}{OTHERS}{THINGS}settings.SystemThings = {{ actions = true }}{GATEWAY}") as system:
+    """One system for all, in which Ada is an operator."""
+    with system_up(f"{PROCESSES}{THINGS}settings.SystemThings = {{ actions = true }}{GATEWAY}") as system:
         yield system
 
 
 class SystemWeb(Web):
-    """Reads the things of the system."""
+    """Reads the things of the system. They look at it once a second, so they say a moment later what the supervisor knows."""
 
     def listed(self) -> list[str]:
         """The backplanes of which there are things."""
         return [each["id"].rpartition(":")[2] for each in self.ask("GET", "/things").body]
-
-    def wait_listed(self, *backplanes: str) -> None:
-        """Until there are things of them: the component looks at the system once a second, and so does the gateway at it."""
-        wait_until(lambda: {*backplanes} <= {*self.listed()}, lambda: f"{backplanes} are not all in {self.listed()}")
 
     def of(self, backplane: str) -> dict[str, Any]:
         """All properties of one backplane."""
@@ -91,20 +93,38 @@ class SystemWeb(Web):
             found.update(self.of(backplane))
             return expected.items() <= found.items()
 
-        wait_until(is_so, lambda: f"expected {expected}, and it is {found}")
+        wait_until(is_so, lambda: f"expected {expected}, and it is {found}", every_s=LOOK_S)
         return found
+
+    def wait_current(self, system: System) -> None:
+        """Until there are things of all backplanes, which say that these are up, in the processes that they have now."""
+
+        def value(backplane: str, name: str) -> Any:
+            return self.ask("GET", f"{path(backplane)}/properties/{name}", Prefer="wait=1").body
+
+        def is_so() -> bool:
+            return all((value(name, "state"), value(name, "pid")) == ("up", pid) for name, pid in system.pids().items())
+
+        wait_until(is_so, lambda: {name: self.ask("GET", f"{path(name)}/properties").body for name in system.pids()})
+
+    def status(self, invocation: Answer) -> Any:
+        """How an action ends that was begun."""
+        assert invocation.status == 201, invocation.body
+        at = invocation.headers["Location"]
+        wait_until(lambda: self.ask("GET", at).body["status"] != "running", "the action does not end", every_s=LOOK_S)
+        return self.ask("GET", at).body
 
 
 def path(backplane: str) -> str:
     """Of its thing."""
-    return f"/things/urn:appbackplane:system:{backplane}"
+    return f"/things/{SYSTEM}{backplane}"
 
 
 @pytest.fixture
 def web(system: System) -> SystemWeb:
-    """Ada's client, once all things are there."""
+    """Ada's client, once the things know what the test before has done."""
     web = SystemWeb(system)
-    wait_until(lambda: web.ask("GET", path("pair-2")).status == 200, "the things are not there")
+    web.wait_current(system)
     return web
 
 
@@ -117,8 +137,7 @@ def test_figures_are_those_of_the_process(system: System, web: SystemWeb) -> Non
     """Idle, and while it computes."""
     pid = system.pids()["mill"]
     process = psutil.Process(pid)
-    idle = web.wait_for("mill", pid=pid, state="up", running=0, queued=0)
-    assert idle["restarts"] == system.backplane("mill")["restarts"]
+    web.wait_for("mill", pid=pid, state="up", running=0, queued=0, restarts=system.backplane("mill")["restarts"])
 
     def has_right_memory() -> bool:
         return abs(web.of("mill")["memory"] / process.memory_info().rss - 1) < MEMORY_OFF_MAX
@@ -131,7 +150,7 @@ def test_figures_are_those_of_the_process(system: System, web: SystemWeb) -> Non
 
         def has_right_cpu() -> bool:
             share = process.cpu_percent()
-            return share > 2 * CPU_OFF_MAX and abs(web.of("mill")["cpu"] - share) < CPU_OFF_MAX
+            return share > CPU_MIN and abs(web.of("mill")["cpu"] - share) < min(CPU_OFF_MAX, CPU_PART_MAX * share)
 
         wait_until(has_right_cpu, lambda: (web.of("mill"), process.cpu_percent()), every_s=1.0)
         web.wait_for("mill", running=1, queued=1)
@@ -146,11 +165,21 @@ def test_what_waits_longest_is_told_with_the_reason(system: System, web: SystemW
     web.wait_for("mill", waiting_since=0.0, waiting_for="")
     with system.connect() as client:
         waiting = client.submit("machine.wait", seconds=600.0, timeout=600.0)
-        wait_until(lambda: web.of("mill")["waiting_since"] > 1.0 and web.of("mill")["waiting_for"], "nothing waits")
-        told = web.of("mill")["waiting_for"]
-        assert told.startswith("machine.wait: it pauses for another ")
-        why = client.call("supervisor.why", asked="machine.wait")["steps"][-1]["reasons"][0]["text"]
-        assert why.startswith("it pauses for another ")
+
+        def says_why() -> bool:
+            told = web.of("mill")
+            return told["waiting_since"] > 1.0 and told["waiting_for"].startswith(
+                "machine.wait: it pauses for another "
+            )
+
+        # A busy machine may not answer why within the second that a look has for it.
+        wait_until(says_why, lambda: web.of("mill"), every_s=LOOK_S)
+
+        def is_said_by_why(answer: Any) -> bool:
+            reasons = answer["steps"][-1]["reasons"]
+            return bool(reasons) and reasons[0]["text"].startswith("it pauses for another ")
+
+        ask_until(client, "supervisor.why", is_said_by_why, asked="machine.wait")
         waiting.cancel()
     web.wait_for("mill", waiting_since=0.0, waiting_for="")
 
@@ -174,7 +203,7 @@ def test_one_that_is_stopped_holds_up_no_other(system: System, web: SystemWeb) -
     pid, other = system.pids()["mill"], system.pids()["pair-2"]
     with system.connect() as client:
         waiting = client.submit("machine.wait", seconds=600.0, timeout=600.0)
-        wait_until(lambda: web.of("mill")["waiting_since"] > 1.0, "nothing waits")
+        wait_until(lambda: web.of("mill")["waiting_since"] > 1.0, "nothing waits", every_s=LOOK_S)
         died = web.events(f"{path('pair-2')}/events/died/stream", 1)
         next(died)
         os.kill(pid, signal.SIGSTOP)
@@ -185,7 +214,7 @@ def test_one_that_is_stopped_holds_up_no_other(system: System, web: SystemWeb) -
             assert web.of("mill")["state"] == "up"
         finally:
             os.kill(pid, signal.SIGCONT)
-        wait_until(lambda: web.of("mill")["waiting_since"] > 1.0, "it does not go on")
+        wait_until(lambda: web.of("mill")["waiting_since"] > 1.0, "it does not go on", every_s=LOOK_S)
         waiting.cancel()
 
 
@@ -196,19 +225,16 @@ def test_a_restart_is_ordered_and_is_no_death(system: System, web: SystemWeb) ->
     before = {name: web.of(name) for name in ("pair-1", "pair-2")}
     os.kill(before["pair-1"]["pid"], signal.SIGKILL)
     assert [data["reason"] for _, _, data in died] == ["killed by signal 9"]
-    second = web.wait_for("pair-1", state="up", restarts=before["pair-1"]["restarts"] + 1)
+    web.wait_current(system)
+    second = web.wait_for("pair-1", restarts=before["pair-1"]["restarts"] + 1)
     died = web.events(f"{path('pair-1')}/events/died/stream", 1)
     next(died)
-    begun = web.ask("POST", f"{path('pair-1')}/actions/restart", {})
-    assert begun.status == 201
-    wait_until(
-        lambda: web.ask("GET", begun.headers["Location"]).body["status"] != "running", "the restart does not end"
-    )
-    ended = web.ask("GET", begun.headers["Location"]).body
-    third = web.wait_for("pair-1", state="up", restarts=second["restarts"] + 1)
+    ended = web.status(web.ask("POST", f"{path('pair-1')}/actions/restart", {}))
+    web.wait_current(system)
+    third = web.wait_for("pair-1", restarts=second["restarts"] + 1)
     output = [{"backplane": "pair-1", "generation": third["restarts"] + 1}]
     assert (ended["status"], ended["output"]) == ("completed", output)
-    assert third["pid"] == system.pids()["pair-1"] != second["pid"]
+    assert third["pid"] != second["pid"]
     os.kill(third["pid"], signal.SIGKILL)
     ((_, _, death),) = died
     assert death["pid"] == third["pid"], "the first event since then"
@@ -234,14 +260,12 @@ def test_a_backplane_is_scaled(system: System, web: SystemWeb) -> None:
         assert client.call("backplane.mill.threads") == 3
         assert client.call("system.scale", key="pair-1", replicas=3) is None
         ask_until(client, "system.state", lambda state: state == "up", key="pair-3")
-        web.wait_listed("pair-3")
+        web.wait_listed(f"{SYSTEM}pair-3")
         web.wait_for("pair-3", pid=system.pids()["pair-3"])
         client.call("system.scale", key="pair-1", replicas=2)
     wait_until(lambda: "pair-3" not in web.listed(), "the thing is still there")
     assert web.ask("GET", f"{path('pair-3')}/properties/pid").status == 404
-    refused = web.ask("POST", f"{path('pair-1')}/actions/scale", {"replicas": 0})
-    assert refused.status == 201
-    wait_until(lambda: web.ask("GET", refused.headers["Location"]).body["status"] == "failed", "it does not fail")
+    assert web.status(web.ask("POST", f"{path('pair-1')}/actions/scale", {"replicas": 0}))["status"] == "failed"
 
 
 def test_one_that_is_given_up_is_told(system: System, web: SystemWeb) -> None:
@@ -253,8 +277,7 @@ def test_one_that_is_given_up_is_told(system: System, web: SystemWeb) -> None:
     ((_, _, death),) = died
     assert (death["pid"], death["is_given_up"]) == (pid, True)
     assert death["reason"] == "killed by signal 9; given up: restarts are off (restart.max = 0)"
-    gone = web.wait_for("fragile", state="failed", pid=None, memory=0)
-    assert gone["reason"] == death["reason"] and gone["cpu"] == 0.0
+    web.wait_for("fragile", state="failed", pid=None, memory=0, cpu=0.0, reason=death["reason"])
     started = web.events(f"{path('fragile')}/events/started/stream", 1)
     next(started)
     with system.connect() as client:
@@ -278,36 +301,29 @@ def test_the_things_start_again_with_their_backplane(system: System, web: System
     assert web.of("desk")["pid"] != pid
 
 
+def test_permissions_hold_for_them(system: System, web: SystemWeb) -> None:
+    """Who may read the figures of a backplane may not restart it for that."""
+    reader = SystemWeb(system, "ben")
+    assert reader.ask("GET", path("mill")).status == 404
+    given = web.ask("POST", "/permissions", {"who": "ben", "things": [f"{SYSTEM}*"], "access": ["read"]})
+    assert given.status == 201
+    # The gateway has changed the file itself; the backplane of the things looks at it a moment later.
+    waiting_since = f"{path('mill')}/properties/waiting_since"
+    wait_until(lambda: reader.ask("GET", waiting_since).status == 200, "the permission does not hold")
+    assert reader.of("mill")["pid"] == web.of("mill")["pid"]
+    for name, body in (("restart", {}), ("scale", {"threads": 2})):
+        assert reader.ask("POST", f"{path('mill')}/actions/{name}", body).status == 404
+    assert web.ask("DELETE", f"/permissions/{given.body['id']}").status == 204
+
+
 @pytest.mark.usefixtures("_no_ignored_interrupt")
 def test_actions_are_off_unless_they_are_set() -> None:
     """Over HTTP the error is a conflict, with the setting in it."""
-    with system_up(f"{MILL}{THINGS}{GATEWAY}") as system:
+    with system_up(f"{THINGS}{GATEWAY}") as system:
         web = SystemWeb(system)
-        wait_until(lambda: web.ask("GET", path("mill")).status == 200, "the things are not there")
-        pid = web.of("mill")["pid"]
+        web.wait_current(system)
         for name, body in (("restart", {}), ("scale", {"threads": 2})):
-            status = web.ask("POST", f"{path('mill')}/actions/{name}", body).headers["Location"]
-            wait_until(lambda status=status: web.ask("GET", status).body["status"] == "failed", "it is not refused")
-            told = web.ask("GET", status).body["error"]
-            assert told["status"] == 409
-            assert "set actions = true in [backplane.desk.settings.SystemThings]" in told["detail"]
-        assert web.of("mill")["pid"] == pid
-
-
-@pytest.mark.usefixtures("_no_ignored_interrupt")
-def test_permissions_hold_for_them() -> None:
-    """Who may read the figures of a backplane may not restart it for that."""
-    ben = hashlib.sha256(b"ben").hexdigest()
-    gateway = GATEWAY.replace("tokens = {", f'tokens = {{ ben = "{ben}",')
-    permissions = '[permissions]\noperators = ["local", "ada"]\n'
-    with system_up(f"{permissions}{MILL}{THINGS}settings.SystemThings = {{ actions = true }}{gateway}") as system:
-        operator, reader = SystemWeb(system), SystemWeb(system, "ben")
-        wait_until(lambda: operator.ask("GET", path("mill")).status == 200, "the things are not there")
-        assert reader.ask("GET", path("mill")).status == 404
-        given = {"who": "ben", "things": ["urn:appbackplane:system:*"], "access": ["read"]}
-        assert operator.ask("POST", "/permissions", given).status < 300
-        wait_until(lambda: reader.ask("GET", path("mill")).status == 200, "the permission does not hold")
-        assert reader.of("mill")["pid"] == operator.of("mill")["pid"]
-        assert reader.ask("POST", f"{path('mill')}/actions/restart", {}).status == 404
-        assert operator.ask("POST", f"{path('mill')}/actions/restart", {}).status == 201
-        operator.wait_for("mill", restarts=1, state="up", reason="")
+            refused = web.status(web.ask("POST", f"{path('web')}/actions/{name}", body))
+            assert (refused["status"], refused["error"]["status"]) == ("failed", 409)
+            assert "set actions = true in [backplane.desk.settings.SystemThings]" in refused["error"]["detail"]
+        assert web.of("web")["pid"] == system.pids()["web"]

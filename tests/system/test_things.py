@@ -23,10 +23,8 @@ from .conftest import System, ask_until, short_folder, systems_in, wait_dead
 TOKEN = "correct-horse"
 TOML = f"""
 [backplane.things]
-components = ["housed:House"]
+components = ["housed:House", "housed:Gates"]
 restart = {{ max = 1000, backoff = "5ms", backoff_max = "10ms" }}
-[backplane.gates]
-components = ["housed:Gates"]
 [backplane.web]
 components = ["appbackplane.runtime.things.web:Gateway"]
 restart = {{ max = 1000, backoff = "5ms", backoff_max = "10ms" }}
@@ -34,9 +32,13 @@ restart = {{ max = 1000, backoff = "5ms", backoff_max = "10ms" }}
 listen = "127.0.0.1:0"
 tokens = {{ ada = "{hashlib.sha256(TOKEN.encode()).hexdigest()}" }}
 """
+#: The things of this system.
+HOUSE = ("urn:appbackplane:house:hall%2F2", "urn:dev:lamp-1")
 LAMP = "/things/urn:dev:lamp-1"
 BRIGHTNESS = f"{LAMP}/properties/brightness"
 OVERHEATED = f"{LAMP}/events/overheated/stream"
+#: A thing that nobody has registered.
+LAMP_7 = "/things/urn:dev:lamp-7"
 
 
 class Answer(NamedTuple):
@@ -51,8 +53,8 @@ class Web:
     """A client of one gateway, as a user."""
 
     def __init__(self, system: System, token: str | None = TOKEN) -> None:
-        with system.connect() as client:
-            address = client.call("gateway.address")
+        with system.connect() as client:  # one that starts again is called before it listens
+            address = ask_until(client, "gateway.address", bool)
         self._at = address.removeprefix("http://").rstrip("/")
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
 
@@ -70,6 +72,15 @@ class Web:
         with closing(self.open(method, path, body, **headers)) as response:
             data = response.read()
             return Answer(response.status, response.headers, json.loads(data) if data else None)
+
+    def wait_listed(self, *ids: str) -> None:
+        """Until the gateway lists these things: it learns of backplanes from the supervisor, and hears them before it lists."""
+
+        def is_so() -> bool:
+            listed = self.ask("GET", "/things")
+            return listed.status == 200 and {*ids} <= {each["id"] for each in listed.body}
+
+        wait_until(is_so, lambda: f"{ids} are not all in {self.ask('GET', '/things').body}")
 
     def events(self, path: str, count: int, **headers: str) -> Iterator[tuple[str, str, Any]]:
         """The messages of a stream: event, id and data. The first one is there when the stream is open."""
@@ -96,13 +107,15 @@ def house(_no_ignored_interrupt: None) -> Iterator[System]:
 
 
 @contextmanager
-def house_up(toml: str = TOML) -> Iterator[System]:
-    """The system of a TOML, which is up."""
+def house_up(toml: str = TOML, *, token: str | None = TOKEN, things: tuple[str, ...] = HOUSE) -> Iterator[System]:
+    """The system of a TOML, which is up; its gateway lists these things to whoever has this token."""
     with short_folder() as folder, systems_in(folder) as begin:
         for name in ("housed.py", "catalogued.py"):
             shutil.copy(Path(__file__).with_name(name), folder)
         system = begin(toml)
         system.wait_up()
+        if things:
+            Web(system, token).wait_listed(*things)
         yield system
 
 
@@ -113,18 +126,25 @@ def web(house: System) -> Web:
 
 
 def killed_and_back(house: System, backplane: str) -> int:
-    """Kill a backplane; the pid of its next process."""
+    """Kill a backplane; the pid of its next process, which may be starting. Others learn of it later."""
     pid = house.pids()[backplane]
     os.kill(pid, signal.SIGKILL)
     wait_dead(pid)
-    wait_until(lambda: house.pids().get(backplane, pid) != pid, "the backplane is not back")
-    return house.pids()[backplane]
+    return wait_until(lambda: (again := house.pids()[backplane]) != pid and again, "the backplane is not back")
+
+
+def wait_answers_again(web: Web) -> None:
+    """Until the next process of the lamp answers: a property that is not observable is read there. From then on the gateway
+    knows that the process before it has ended."""
+    wait_until(
+        lambda: web.ask("GET", f"{LAMP}/properties/range", Prefer="wait=1").status == 200, "the lamp is not back"
+    )
 
 
 def test_things_are_listed_and_described_with_their_forms(web: Web) -> None:
     """The description says where and how; a token is never part of it."""
     listed = web.ask("GET", "/things")
-    assert [each["id"] for each in listed.body] == ["urn:appbackplane:house:hall%2F2", "urn:dev:lamp-1"]
+    assert [each["id"] for each in listed.body] == [*HOUSE]
     answer = web.ask("GET", LAMP)
     td = answer.body
     assert answer.headers["Content-Type"] == "application/td+json" and "no-store" in answer.headers["Cache-Control"]
@@ -210,6 +230,17 @@ def test_nobody_is_served_without_a_token(house: System) -> None:
             answer = web.ask("GET", path)
             assert answer.status == 401 and answer.headers["WWW-Authenticate"] == "Bearer"
     assert Web(house).ask("GET", f"{LAMP}/properties/user").body == "ada by web"
+
+
+def test_nothing_of_the_directory_is_served_without_a_token(house: System) -> None:
+    """No path of it is forgotten."""
+    stranger = Web(house, token=None)
+    for method, path in (
+        ("GET", "/things"), ("POST", "/things"), ("GET", LAMP_7), ("PUT", LAMP_7), ("PATCH", LAMP_7), ("DELETE", LAMP_7),
+        ("GET", "/search"), ("GET", "/search/jsonpath?query=$"), ("GET", "/events"), ("GET", "/.well-known/wot"),
+    ):  # fmt: skip
+        assert stranger.ask(method, path, {"id": "urn:dev:lamp-7"}).status == 401
+    assert Web(house).ask("GET", "/.well-known/wot").body["security"] == ["bearer"]
 
 
 def test_an_observed_property_is_read_beside_an_action_of_the_same_thing(house: System, web: Web) -> None:
@@ -311,7 +342,7 @@ def test_no_value_outlives_its_process(house: System, web: Web) -> None:
     """A lamp that has started again is as bright as it begins, whatever was published before."""
     assert web.ask("PUT", BRIGHTNESS, 66).status == 204 and web.ask("GET", BRIGHTNESS).body == 66
     killed_and_back(house, "things")
-    wait_until(lambda: web.ask("GET", BRIGHTNESS, Prefer="wait=1").status == 200, "the lamp is not back")
+    wait_answers_again(web)
     assert web.ask("GET", BRIGHTNESS).body == 7
 
 
@@ -326,7 +357,7 @@ def test_no_value_outlives_its_process_when_the_client_that_asked_first_has_gone
         connection.close()
     finally:
         os.kill(again, signal.SIGCONT)
-    wait_until(lambda: web.ask("GET", BRIGHTNESS, Prefer="wait=1").status == 200, "the lamp is not back")
+    wait_answers_again(web)
     assert web.ask("GET", BRIGHTNESS).body == 7
 
 
@@ -339,10 +370,8 @@ def test_a_gateway_that_is_killed_serves_again(house: System, web: Web) -> None:
     pid = house.pids()["web"]
     os.kill(pid, signal.SIGKILL)
     wait_dead(pid)
-    with house.connect() as client:
-        ask_until(client, "gateway.address", bool)
     again = Web(house)
-    wait_until(lambda: again.ask("GET", BRIGHTNESS).status == 200, "the gateway does not serve")
+    again.wait_listed(*HOUSE)
     stream = again.events(OVERHEATED, 1, Last_Event_ID=last)
     assert [next(stream)[0], *stream] == ["open", ("lost", "", None)]
 

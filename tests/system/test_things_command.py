@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 from collections.abc import Iterator
@@ -87,9 +88,12 @@ def test_watch_prints_what_happens(house: System) -> None:
     """Of one thing, until there were so many."""
     with ThreadPoolExecutor(1) as pool:
         watching = pool.submit(told, house, "watch", LAMP_ID, "--count", "1")
-        web, level = Web(house), 0
-        while not watching.done():
-            level = (level + 1) % 100
-            assert web.ask("PUT", f"{LAMP}/properties/brightness", level).status == 204
+        web, levels = Web(house), itertools.cycle(range(100))
+
+        def is_told() -> bool:
+            assert web.ask("PUT", f"{LAMP}/properties/brightness", next(levels)).status == 204
+            return watching.done()
+
+        wait_until(is_told, "nothing is printed")  # it says nothing until then, nor when it has subscribed
     message = watching.result()
     assert (message["thing"], message["kind"], message["name"]) == (LAMP_ID, "property", "brightness")

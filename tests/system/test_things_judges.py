@@ -21,7 +21,7 @@ import pytest
 from tests.figures import LONG
 
 from .conftest import System
-from .test_directory import OPEN_TOML, lamp
+from .test_directory import OPEN_TOML, ROOMS, lamp
 from .test_sign_in import SECRET_NAME, Browser, family_reads, gateway_with
 from .test_things import LAMP, TOKEN, Web, house_up
 
@@ -115,7 +115,7 @@ def test_all_assertions_of_the_suite_for_directories_pass(tmp_path: Path) -> Non
     )
     if built.returncode:
         pytest.skip(f"the suite for directories cannot be built: {built.stderr.strip()[-300:]}")
-    with house_up(OPEN_TOML) as house:
+    with house_up(OPEN_TOML, token=None, things=(*ROOMS,)) as house:
         server = f"-server=http://{Web(house, token=None)._at}"
         done = subprocess.run(
             [tmp_path / "judge", "-test.v", "-test.skip", "TestSPARQL", "-testJSONPath", server],
@@ -138,7 +138,7 @@ def test_all_assertions_of_the_suite_for_directories_pass(tmp_path: Path) -> Non
 @pytest.mark.usefixtures("_no_ignored_interrupt")
 def test_no_assertion_of_the_playground_fails_for_the_directory(judges: Path) -> None:
     """Nor for what it serves of others."""
-    with house_up(OPEN_TOML) as house:
+    with house_up(OPEN_TOML, token=None, things=(*ROOMS,)) as house:
         web = Web(house, token=None)
         web.ask("PUT", "/things/urn:dev:lamp-7", lamp())
         files = [judges / "directory.json", judges / "registered.json"]
