@@ -21,7 +21,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, NoReturn, cast
+from typing import IO, Any, NoReturn, TextIO, cast
 
 from appbackplane.runtime import process
 from appbackplane.supervisor.processes import spawn
@@ -121,13 +121,15 @@ def _be(environment: Mapping[str, str], fds: Sequence[int], passed: Sequence[int
     os.environ.update(environment)
     _show_environment(environment)
     del sys.path[0]  # as by -P
-    sys.stdout = io.TextIOWrapper(io.FileIO(1, "wb", closefd=False), sys.stdout.encoding, write_through=True)
-    sys.stderr = io.TextIOWrapper(
-        io.FileIO(2, "wb", closefd=False), sys.stderr.encoding, "backslashreplace", write_through=True
-    )
+    sys.stdout, sys.stderr = _unbuffered(sys.stdout, 1), _unbuffered(sys.stderr, 2)
     sys.argv = [str(process.__file__)]
     sys.modules["__main__"] = process
     process.end(process.main())
+
+
+def _unbuffered(stream: TextIO, fd: int) -> TextIO:
+    """As by PYTHONUNBUFFERED."""
+    return io.TextIOWrapper(io.FileIO(fd, "wb", closefd=False), stream.encoding, stream.errors, write_through=True)
 
 
 def _above(fd: int, above: int) -> int:
