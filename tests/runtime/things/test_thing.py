@@ -100,7 +100,7 @@ def told(house: VirtualBackplane) -> list[tuple[str, str, Any]]:
 def test_it_is_described_by_what_was_declared(house: VirtualBackplane) -> None:
     """Nothing is written twice; what is not an affordance is not in it."""
     assert house.call("house.describe", key="lamp 1").result() == {
-        "@context": ["https://www.w3.org/2022/wot/td/v1.1", {"saref": "https://saref.etsi.org/core/"}],
+        "@context": ["https://www.w3.org/2022/wot/td/v1.1", {"@language": "en", "saref": "https://saref.etsi.org/core/"}],
         "@type": ["tm:ThingModel", "saref:LightSwitch"],
         "id": "urn:appbackplane:house:lamp%201",
         "title": "Hall lamp",

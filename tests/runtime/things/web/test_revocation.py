@@ -253,7 +253,7 @@ def test_a_new_permission_opens_no_past(tmp_path: Path) -> None:
             async with client.get(STREAM, headers=BEN | continued) as stream:
                 assert await event_of(stream) == {"event": "lost", "data": "null"}
                 desk.mirror.tell("shown")
-                assert await event_of(stream) == {"id": "epoch-2", "data": '"shown"'}
+                assert await event_of(stream) == {"event": "burnt_out", "id": "epoch-2", "data": '"shown"'}
             async with client.get(STREAM, headers=BEN | {"Last-Event-ID": "epoch-1"}) as stream:
                 assert (await event_of(stream))["data"] == '"shown"'
             async with client.get(STREAM, headers=continued) as stream:
@@ -295,6 +295,6 @@ def test_who_is_permitted_all_along_continues(tmp_path: Path) -> None:
                 desk.mirror.tell("first")
                 desk.mirror.tell("second")
             async with client.get(STREAM, headers=BEN | {"Last-Event-ID": "epoch-1"}) as stream:
-                assert await event_of(stream) == {"id": "epoch-2", "data": '"second"'}
+                assert await event_of(stream) == {"event": "burnt_out", "id": "epoch-2", "data": '"second"'}
 
     asyncio.run(main())
