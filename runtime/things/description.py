@@ -47,7 +47,7 @@ def model_of(
 
     Raises `DeclarationError` for a prefix without an IRI, and for a tag that is none.
     """
-    if not _LANGUAGE.fullmatch(language):
+    if not isinstance(language, str) or not _LANGUAGE.fullmatch(language):
         raise DeclarationError(f"{where}: language = {language!r}: expected a tag such as 'en' or 'de-AT'")
     said: dict[str, str] = {"@language": language}
     for each in types:

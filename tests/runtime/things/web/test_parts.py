@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Coroutine
+from itertools import count
 from typing import Any
 
 import pytest
@@ -214,8 +215,10 @@ def test_an_invocation_is_told_to_those_who_began_it(monkeypatch: pytest.MonkeyP
     """With its end; and beyond the bound the oldest that has ended is forgotten."""
     monkeypatch.setattr(invocations_module, "INVOCATIONS_MAX", 2)
 
+    minutes = count()
+
     async def main() -> None:
-        kept, release = Invocations(lambda: "now"), asyncio.Event()
+        kept, release = Invocations(lambda: f"12:0{next(minutes)}"), asyncio.Event()
 
         def call(end: Any) -> Coroutine[Any, Any, Any]:
             async def run() -> Any:
@@ -232,13 +235,15 @@ def test_an_invocation_is_told_to_those_who_began_it(monkeypatch: pytest.MonkeyP
         )
         assert first.href != second.href and re.fullmatch("/fade/[0-9a-f]{32}", first.href), "nobody else guesses it"
         assert kept.find(first.href, "eve") is None and kept.find(first.href, "ada") is first
-        assert first.status()["status"] == "running"
+        assert first.status()["status"] == "running" and "timeEnded" not in first.status()
         with pytest.raises(Busy, match="the gateway already runs 2 long actions"):
             kept.begin("/fade", "ada", call(6))
         release.set()
         await asyncio.gather(first.task, second.task, return_exceptions=True)
         assert (first.status()["status"], first.status()["output"]) == ("completed", 5)
         assert (second.status()["status"], second.status()["error"]["status"]) == ("failed", 503)
+        assert (second.status()["timeRequested"], second.status()["timeEnded"]) == ("12:01", "12:03")
+        assert kept.of("/fade", "ada") == [second, first] and kept.of("/fad", "ada") == kept.of("/fade", "eve") == []
         third = kept.begin("/fade", "ada", call(7))
         assert kept.find(first.href, "ada") is None and kept.find(second.href, "ada") is second
         third.task.cancel()

@@ -95,6 +95,7 @@ class Desk:
                 web.get(f"{thing}/properties", self.interactions.read_all),
                 web.put(f"{thing}/properties", self.interactions.write_many),
                 web.post(f"{thing}/actions/{{name}}", self.interactions.invoke),
+                web.get(f"{thing}/actions", self.interactions.action_statuses),
                 web.get(f"{thing}/actions/{{name}}/{{number}}", self.interactions.action_status),
                 web.delete(f"{thing}/actions/{{name}}/{{number}}", self.interactions.cancel_action),
                 web.get(f"{thing}/{{kind:properties|events}}/{{name}}/stream", self.streams.open),
@@ -197,7 +198,10 @@ def test_a_result_is_for_those_who_may_still_act(tmp_path: Path) -> None:
             href = begun.headers["Location"]
             assert (await client.get(href, headers=BEN)).status == 200
             assert (await client.get(href)).status == 404, "not even an operator: it is Ben's"
+            listed = [await (await client.get("/things/urn:a/actions", headers=user)).json() for user in (BEN, {})]
+            assert [[each["href"] for each in found["fade"]] for found in listed] == [[href], []]
             desk.permit(bens("read"))
+            assert await (await client.get("/things/urn:a/actions", headers=BEN)).json() == {}
             number = href.rpartition("/")[2]
             unknown = f"no invocation {number!r} of yours: unknown, expired, or lost when the gateway ended"
             for answer in (await client.get(href, headers=BEN), await client.delete(href, headers=BEN)):
