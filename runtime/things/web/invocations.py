@@ -31,7 +31,7 @@ class Invocation:
     def status(self) -> dict[str, Any]:
         """Its ActionStatus."""
         said: dict[str, Any] = {"status": "running", "href": self.href, "timeRequested": self.requested}
-        if not self.task.done():
+        if not self.ended:
             return said
         said["timeEnded"] = self.ended
         if self.task.cancelled():
