@@ -5,6 +5,7 @@ A model lists the interactions with a thing. Addresses and security are not part
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -17,6 +18,8 @@ Description = dict[str, Any]
 TD_CONTEXT: Final = "https://www.w3.org/2022/wot/td/v1.1"
 #: That of the first version.
 TD_CONTEXT_2019: Final = "https://www.w3.org/2019/wot/td/v1"
+#: A language tag of BCP 47, as far as its syntax goes.
+_LANGUAGE: Final = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*")
 #: Member of a description that tells where the thing is.
 PLACE: Final = "schema:containedInPlace"
 #: Vocabularies that a class may use in `types` without an entry in its `context`.
@@ -37,12 +40,16 @@ def model_of(
     description: str | None,
     types: Sequence[str],
     context: Mapping[str, str],
+    language: str,
 ) -> Description:
     """The model. `where`: the class, for errors. `types`: terms such as "saref:LightSwitch". `context`: IRIs by prefix.
+    `language`: that of all titles and descriptions, a tag of BCP 47.
 
-    Raises `DeclarationError` for a prefix without an IRI.
+    Raises `DeclarationError` for a prefix without an IRI, and for a tag that is none.
     """
-    prefixes: dict[str, str] = {}
+    if not isinstance(language, str) or not _LANGUAGE.fullmatch(language):
+        raise DeclarationError(f"{where}: language = {language!r}: expected a tag such as 'en' or 'de-AT'")
+    said: dict[str, str] = {"@language": language}
     for each in types:
         prefix, colon, term = each.partition(":")
         if not colon or not term or term.startswith("//"):
@@ -52,9 +59,9 @@ def model_of(
             raise DeclarationError(
                 f"{where}: types: unknown prefix in {each!r}: add `context = {{{prefix!r}: IRI}}` to the class"
             )
-        prefixes[prefix] = iri
+        said[prefix] = iri
     model: Description = {
-        "@context": [TD_CONTEXT, prefixes] if prefixes else TD_CONTEXT,
+        "@context": [TD_CONTEXT, said],
         "@type": ["tm:ThingModel", *types],
         "title": title,
         **_given(description=description),

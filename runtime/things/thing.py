@@ -24,7 +24,7 @@ from .description import Description, model_of
 PROCESS: Final = os.urandom(8).hex()
 #: Methods of `Thing` that no subclass may replace, and settings that no affordance may have the name of.
 _OWN: Final = ("describe", "notify_all", "notify_changes", "setters")
-_SETTINGS: Final = ("title", "types", "context", "place")
+_SETTINGS: Final = ("title", "types", "context", "language", "place")
 log = logging.getLogger(__name__)
 
 
@@ -42,6 +42,8 @@ class Thing(AppObject):
     types: ClassVar[Sequence[str]] = ()
     #: IRIs of the prefixes in `types`, beside those of description.PREFIXES.
     context: ClassVar[Mapping[str, str]] = {}
+    #: Of its titles and descriptions, for screen readers: a tag of BCP 47, such as "de-AT".
+    language: ClassVar[str] = "en"
     #: Where it is, for searches: "ground floor, hall". Set in the class or the object.
     place: str = ""
 
@@ -75,6 +77,7 @@ class Thing(AppObject):
             description=inspect.cleandoc(cls.__doc__) if cls.__doc__ else None,
             types=_texts(cls),
             context=cls.context,
+            language=cls.language,
         )
 
     def __new__(cls, *arguments: Any, **keywords: Any) -> Self:

@@ -53,6 +53,12 @@ def revocation(breaks: str, file: str, text: str, replacement: str) -> Mutation:
     return Mutation("things", f"{WEB}/{file}", text, replacement, breaks, (f"{TESTS}/web/test_revocation.py",))
 
 
+def thing_streams(breaks: str, file: str, text: str, replacement: str) -> Mutation:
+    """One way to tell too much about a whole thing."""
+    tests = (f"{TESTS}/web/test_thing_streams.py", f"{TESTS}/web/test_profiles.py")
+    return Mutation("things", f"{WEB}/{file}", text, replacement, breaks, tests)
+
+
 def system(breaks: str, file: str, text: str, replacement: str) -> Mutation:
     """One way to tell something wrong of a backplane, or to let anybody restart it."""
     tests = (f"{TESTS}/system/test_properties.py", f"{TESTS}/system/test_system_things.py")
@@ -297,8 +303,8 @@ MUTATIONS = (
     revocation(
         "results are for those who may act no more",
         "interactions.py",
-        'access.permits(principal, entry, "invoke", name)',
-        "True",
+        'entry is not None and access.permits(principal, entry, "invoke", name)',
+        "entry is not None",
     ),
     revocation(
         "the audit log lacks hidden things",
@@ -324,6 +330,17 @@ MUTATIONS = (
         "(origin is not None and origin !=",
         "(False and origin !=",
     ),
+    web(
+        "a page of another site uses a password",
+        "authentication.py",
+        "            expect_same_site(request, self._origins)\n",
+        "",
+    ),
+    web("a token is anybody's", "authentication.py", ' and name in ("", user)', ""),
+    web("the latest action comes last", "invocations.py", "in reversed(own)", "in own"),
+    thing_streams("hidden messages are sent", "thing_streams.py", " and found.about.name in stream.names", ""),
+    thing_streams("a new permission opens the past", "thing_streams.py", "if is_gap or place < floor:", "if is_gap:"),
+    thing_streams("clients of profiles meet bearer tokens", "forms.py", "if security in _PROFILED", "if security"),
     web("a rebound name is let in", "authentication.py", "    if name not in _LOCAL:", "    if False:"),
     web(
         "anybody is let in",

@@ -134,7 +134,7 @@ def test_a_revoked_link_stops_open_streams_and_its_token(house: System, path: Pa
         while stream.readline():
             pass
         assert ada.ask("POST", f"{LAMP}/actions/burst", {"count": 1}).status == 204
-        assert adas.readline() == b": open\n" and adas.readline() == b"\n" and adas.readline().startswith(b"id: ")
+        assert adas.readline() == b": open\n" and adas.readline() == b"\n" and adas.readline().startswith(b"event: ")
     wait_until(lambda: guest.ask("GET", BRIGHTNESS).status == 401, "the guest's token is still known")
 
 

@@ -50,6 +50,7 @@ USES = (
     Use("invoke", "double", "actions", "POST", "actions/double", {"number": 2}),
     Use("invoke", "burst", "actions", "POST", "actions/burst", {"count": 1}),
     Use("observe", "overheated", "events", "HEAD", "events/overheated/stream?sub=x"),
+    Use("observe", "overheated", "events", "HEAD", "stream/events"),
 )
 
 

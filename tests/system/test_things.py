@@ -290,7 +290,7 @@ def test_events_are_sent_in_order_and_replayed(web: Web) -> None:
     next(stream)
     assert web.ask("POST", f"{LAMP}/actions/burst", {"count": 10}).status == 204
     told = list(stream)
-    assert [(event, data) for event, _, data in told] == [("message", float(number)) for number in range(10)]
+    assert [(event, data) for event, _, data in told] == [("overheated", float(number)) for number in range(10)]
     _, *again = web.events(OVERHEATED, 5, Last_Event_ID=told[4][1])
     assert again == told[5:]
     stream = web.events(OVERHEATED, 1, Last_Event_ID="0badc0de-3")

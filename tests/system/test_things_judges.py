@@ -30,8 +30,10 @@ pytestmark = [LONG, pytest.mark.xdist_group("judges")]
 JUDGES = Path(__file__).with_name("judges")
 EVENTS = 200
 DIRECTORY_ASSERTIONS = 47
-#: Assertions that the best published directory fulfils.
-BEST_PUBLISHED = 83
+#: Assertions that the best published directory, and the best gateway, fulfils.
+BEST_PUBLISHED, BEST_PROFILED = 83, 55
+#: The commit with the list of the profiles' assertions.
+PROFILES = ("https://github.com/w3c/wot-profile", "7147f49")
 USER = f"{LAMP}/properties/user"
 #: Seconds for npm, and for a judge.
 INSTALL_S, JUDGE_S = 600, 300
@@ -133,6 +135,23 @@ def test_all_assertions_of_the_suite_for_directories_pass(tmp_path: Path) -> Non
             listed |= {row["ID"] for row in csv.DictReader(report)}
     assert claimed <= listed and not claimed & statuses.keys()
     assert len(claimed | (statuses.keys() & listed)) > BEST_PUBLISHED
+
+
+def test_more_of_the_profiles_is_claimed_than_by_others(tmp_path: Path) -> None:
+    """Each assertion of W3C's list is in ours, which has a test for each claim (tests/runtime/things/web/test_profiles.py)."""
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed here")
+    address, commit = PROFILES
+    command = ["git", "clone", "--quiet", "--no-checkout", address, tmp_path]
+    done = subprocess.run(command, timeout=INSTALL_S, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"the list of W3C cannot be fetched: {done.stderr.strip()[-300:]}")
+    shown = ["git", "-C", tmp_path, "show", f"{commit}:testing/assertions.csv"]
+    text = subprocess.run(shown, timeout=INSTALL_S, capture_output=True, text=True, check=True).stdout
+    with (JUDGES / "profile_assertions.csv").open() as file:
+        ours = {row["ID"]: row["Test"] for row in csv.DictReader(file)}
+    assert {row["ID"] for row in csv.DictReader(text.splitlines(keepends=True))} == ours.keys()
+    assert len([test for test in ours.values() if test]) > BEST_PROFILED
 
 
 @pytest.mark.usefixtures("_no_ignored_interrupt")

@@ -86,7 +86,7 @@ class DirectoryApi:
         unix_ns: Callable[[], int],
         base_of: Callable[[web.Request], str],
         describe: Callable[[web.Request, CatalogueEntry, str], Description | None],
-        is_secured: bool,
+        security: str,
         visible: Visible = everything,
         may_register: Callable[[str], bool] = lambda principal: True,
         access: Access | None = None,
@@ -98,7 +98,7 @@ class DirectoryApi:
         """
         self._access = Access(None, lambda: 0.0) if access is None else access
         self._mirror, self._file, self._unix_ns = mirror, file, unix_ns
-        self._base_of, self._describe_own, self._is_secured, self._visible = base_of, describe, is_secured, visible
+        self._base_of, self._describe_own, self._security, self._visible = base_of, describe, security, visible
         self._may_register = may_register
         self._registrations = file.things
         self._events = DirectoryEvents(epoch, self._description, self._access)
@@ -310,7 +310,7 @@ class DirectoryApi:
         return answer
 
     async def describe_directory(self, request: web.Request) -> web.Response:
-        found = directory_description(self._base_of(request), is_secured=self._is_secured)
+        found = directory_description(self._base_of(request), security=self._security)
         return web.Response(body=_encode(found), content_type=TD, headers=_NO_STORE)
 
     # -- searching ----------------------------------------------------------------------------------------------------

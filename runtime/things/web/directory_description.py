@@ -29,9 +29,8 @@ _PAGE: Final = {
 }
 
 
-def directory_description(base: str, *, is_secured: bool) -> Description:
-    """The description. `base`: the gateway's address, with a slash at its end. `is_secured`: tokens are asked for."""
-    security = SECURITY[is_secured]
+def directory_description(base: str, *, security: str) -> Description:
+    """The description. `base`: the gateway's address, with a slash at its end. `security`: a scheme of `SECURITY`."""
     return {
         "@context": [TD_CONTEXT_2019, TD_CONTEXT, DISCOVERY_CONTEXT],
         "@type": ["ThingDirectory"],
@@ -39,8 +38,8 @@ def directory_description(base: str, *, is_secured: bool) -> Description:
         "description": "The things of this system, and those whose descriptions were registered here",
         "version": {"instance": "1.0.0", "model": "1.0.0"},
         "base": base,
-        "securityDefinitions": security,
-        "security": list(security),
+        "securityDefinitions": SECURITY[security],
+        "security": [security],
         "properties": {
             "things": {
                 "description": "All descriptions, by id",

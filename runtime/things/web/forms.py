@@ -15,10 +15,18 @@ from ..description import PLACE, PREFIXES, TD_CONTEXT, TD_CONTEXT_2019, Descript
 JSON: Final = "application/json"
 #: What can be done with several properties at once, where it can be done with one.
 _MANY: Final = (("readproperty", "readallproperties"), ("writeproperty", "writemultipleproperties"))
-SECURITY: Final[dict[bool, dict[str, Any]]] = {
-    True: {"bearer": {"scheme": "bearer", "in": "header", "format": "opaque"}},
-    False: {"nosec": {"scheme": "nosec"}},
+#: The definitions, by scheme.
+SECURITY: Final[dict[str, dict[str, Any]]] = {
+    "bearer": {"bearer": {"scheme": "bearer", "in": "header", "format": "opaque"}},
+    "basic": {"basic": {"scheme": "basic", "in": "header", "name": "Authorization"}},
+    "nosec": {"nosec": {"scheme": "nosec"}},
 }
+#: The profiles of W3C that each description fulfils whose security they know.
+PROFILES: Final = (
+    "https://www.w3.org/2022/wot/profile/http-basic/v1",
+    "https://www.w3.org/2022/wot/profile/http-sse/v1",
+)
+_PROFILED: Final = ("basic", "nosec")
 
 
 def _all(kind: str, name: str) -> bool:
@@ -36,31 +44,32 @@ def description_of(
     base: str,
     subscriber: str,
     *,
-    is_secured: bool,
+    security: str,
     place: str = "",
     permits: Callable[[str, str], bool] = _all,
 ) -> Description:
     """The Thing Description. `base`: the gateway's own address, with a slash at its end. `subscriber`: the id of the
     long-polling queue in this description; each retrieval gets a new one, so that clients do not take each other's messages.
-    `is_secured`: tokens are asked for. `place`: where the thing is, if it is known.
+    `security`: a scheme of `SECURITY`. `place`: where the thing is, if it is known.
     `permits(kind, name)`: whether the reader may use an affordance in this way; others are left out.
     """
     said, types = model["@context"], [each for each in model["@type"] if each != "tm:ThingModel"]
     prefixes = said[1:] if isinstance(said, list) else []
     if place:
         prefixes = [(prefixes[0] if prefixes else {}) | {"schema": PREFIXES["schema"]}]
-    path, security = path_of(id), SECURITY[is_secured]
+    path = path_of(id)
     whole: Description = {
         # The first one is for clients that know only the first version.
         "@context": [TD_CONTEXT_2019, TD_CONTEXT, *prefixes],
         **({"@type": types} if types else {}),
         "id": id,
+        **({"profile": [*PROFILES]} if security in _PROFILED else {}),
         "title": model["title"],
         **({"description": model["description"]} if "description" in model else {}),
         **({PLACE: place} if place else {}),
         "base": base,
-        "securityDefinitions": security,
-        "security": list(security),
+        "securityDefinitions": SECURITY[security],
+        "security": [security],
     }
     properties = {}
     for name, said in model.get("properties", {}).items():
@@ -84,15 +93,28 @@ def description_of(
         for name, said in model.get("events", {}).items()
         if permits("observe", name)
     }
-    offered = {op for said in properties.values() for form in said["forms"] for op in form["op"]}
-    many = [each for each in _MANY if each[0] in offered]
-    if many:
-        operations = [op for _, op in many]
-        whole["forms"] = [{"href": f"{path}/properties", "op": operations, "contentType": JSON}]
+    if forms := _thing_forms(path, properties, actions, events):
+        whole["forms"] = forms
     for kind, group in (("properties", properties), ("actions", actions), ("events", events)):
         if group:
             whole[kind] = group
     return whole
+
+
+def _thing_forms(
+    path: str, properties: Mapping[str, Any], actions: Mapping[str, Any], events: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """The forms for all properties, actions or events at once."""
+    offered = {op for said in properties.values() for form in said["forms"] for op in form["op"]}
+    many = [op for one, op in _MANY if one in offered]
+    forms: list[dict[str, Any]] = [{"href": f"{path}/properties", "op": many, "contentType": JSON}] if many else []
+    if not all(said["synchronous"] for said in actions.values()):
+        forms.append({"href": f"{path}/actions", "op": ["queryallactions"], "contentType": JSON})
+    if "observeproperty" in offered:
+        forms.append(_sse(f"{path}/stream/properties", ["observeallproperties", "unobserveallproperties"]))
+    if events:
+        forms.append(_sse(f"{path}/stream/events", ["subscribeallevents", "unsubscribeallevents"]))
+    return forms
 
 
 def _has(said: Mapping[str, Any], kind: str) -> bool:
@@ -125,5 +147,10 @@ def _property_forms(href: str, kinds: Collection[str], subscriber: str) -> list[
 def _streams(href: str, operations: list[str], subscriber: str) -> list[dict[str, Any]]:
     return [
         {"href": f"{href}/stream?sub={subscriber}", "op": operations, "subprotocol": "longpoll", "contentType": JSON},
-        {"href": f"{href}/stream", "op": operations, "subprotocol": "sse", "contentType": "text/event-stream"},
+        _sse(f"{href}/stream", operations),
     ]
+
+
+def _sse(href: str, operations: list[str]) -> dict[str, Any]:
+    """The content type is that of the data in each message."""
+    return {"href": href, "op": operations, "subprotocol": "sse", "contentType": JSON}

@@ -57,7 +57,7 @@ class Gateway(Component):
     the directory at `base`, by DNS-SD. origins: sites whose pages may use the gateway, such as "https://app.example".
     tokens: name of each user to the SHA-256 of their bearer token, in hexadecimal digits. anonymous: serve requests without a
     token, with the principal "anonymous". A request with an unknown token gets 401, and so does one without a token otherwise.
-    openid: the provider that signs users in (openid_settings.py).
+    openid: the provider that signs users in (openid_settings.py). basic: tokens are accepted as passwords, too.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class Gateway(Component):
         insecure: bool = False,
         origins: Sequence[str] = (),
         openid: Mapping[str, Any] | None = None,
+        basic: bool = False,
     ) -> None:
         if base and not (base.startswith(("http://", "https://")) and base.endswith("/")):
             raise ValueError(f"base = {base!r}: expected an address with a slash at its end: https://things.example/")
@@ -96,6 +97,9 @@ class Gateway(Component):
             is_insecure=insecure,
             is_anonymous=anonymous,
         )
+        if basic and anonymous:
+            raise ValueError("basic = true: with anonymous = true no user signs in: leave one of them out")
+        self._is_basic = basic
         self._origins = checked_origins(origins)
         self._tokens = _by_digest(tokens or {})
         self._anonymous = anonymous
@@ -143,9 +147,11 @@ class Gateway(Component):
             log.info("%s: the certificate's SHA-256 fingerprint is %s", self.address(), self._tls.fingerprint)
         access = Access(platform.permissions, lambda: platform.unix_ns() / 1e9)
         limit = AttemptLimit(lambda: platform.unix_ns() / 1e9, is_proxied=bool(self._base))
+        own = urlsplit(self._base)
         authentication = Authentication(
-            self._tokens, anonymous=self._anonymous, link_of=access.link_of, origins=self._origins, limit=limit
-        )
+            self._tokens, anonymous=self._anonymous, link_of=access.link_of, limit=limit, is_basic=self._is_basic,
+            origins=(*self._origins, f"{own.scheme}://{own.netloc}") if self._base else self._origins,
+        )  # fmt: skip
         server = Server(
             platform.run_dir, authentication, access, registrations, platform.unix_ns, base=self._base,
             tls=None if self._tls is None else self._tls.context, origins=self._origins, routes=self.routes,

@@ -32,7 +32,7 @@ class Interactions:
 
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
-        self._invocations = Invocations()
+        self._invocations = Invocations(_now)
         #: Of each property that is being written under a condition: one such write at a time.
         self._conditional: weakref.WeakValueDictionary[tuple[str, str], asyncio.Lock] = weakref.WeakValueDictionary()
 
@@ -136,13 +136,23 @@ class Interactions:
         for parameter in said.get("input", {}).get("required", ()):
             if parameter not in arguments:
                 raise InvalidArgument(f"action {name!r} needs the parameter {parameter!r}")
-        path = f"/{path_of(entry.id)}/actions/{quote(name, safe='')}"
+        path = _action_path(entry.id, name)
         call = self._call(request, entry, name, arguments, schemas, timeout_s=call_checks.TIMEOUT_MAX_S)
-        requested = datetime.datetime.now(datetime.UTC).isoformat()
-        begun = self._invocations.begin(path, request["principal"], requested, call)
+        begun = self._invocations.begin(path, request["principal"], call)
         return web.Response(
             status=201, body=_encode(begun.status()), content_type=JSON, headers={hdrs.LOCATION: begun.href}
         )
+
+    async def action_statuses(self, request: web.Request) -> web.Response:
+        """Those of all long actions of a thing that the user has begun, by action."""
+        principal = request["principal"]
+        entry = await self._mirror.thing(request.match_info["id"], principal, "invoke")
+        found = {
+            name: [each.status() for each in self._invocations.of(_action_path(entry.id, name), principal)]
+            for name, said in entry.model.get("actions", {}).items()
+            if not said["synchronous"] and self._mirror.access.permits(principal, entry, "invoke", name)
+        }
+        return web.Response(body=_encode(found), content_type=JSON)
 
     async def action_status(self, request: web.Request) -> web.Response:
         return web.Response(body=_encode(self._begun(request).status()), content_type=JSON)
@@ -153,7 +163,7 @@ class Interactions:
 
     def _begun(self, request: web.Request) -> Invocation:
         match = request.match_info
-        href = f"/{path_of(match['id'])}/actions/{quote(match['name'], safe='')}/{match['number']}"
+        href = f"{_action_path(match['id'], match['name'])}/{match['number']}"
         found = self._invocations.find(href, request["principal"])
         if found is None or not self._may_invoke(request["principal"], match["id"], match["name"]):
             raise NotFound(
@@ -187,3 +197,11 @@ class Interactions:
         )
         spec.principal = request["principal"]
         return await self._mirror.client.request(spec)
+
+
+def _action_path(id: str, name: str) -> str:
+    return f"/{path_of(id)}/actions/{quote(name, safe='')}"
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
 from appbackplane.transport.errors import BackplaneError, Busy
@@ -24,13 +24,16 @@ class Invocation:
         self.href = href
         self.principal = principal
         self.requested = requested
+        #: When it ended, as `requested`; "": it is running.
+        self.ended = ""
         self.task = task
 
     def status(self) -> dict[str, Any]:
         """Its ActionStatus."""
         said: dict[str, Any] = {"status": "running", "href": self.href, "timeRequested": self.requested}
-        if not self.task.done():
+        if not self.ended:
             return said
+        said["timeEnded"] = self.ended
         if self.task.cancelled():
             return said | {"status": "failed", "error": {"title": "Cancelled", "status": 499}}
         error = self.task.exception()
@@ -44,10 +47,12 @@ class Invocation:
 class Invocations:
     """The invocations that are kept, by path."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], str]) -> None:
+        """`now`: the time, as RFC 3339 writes it."""
+        self._now = now
         self._kept: dict[str, Invocation] = {}
 
-    def begin(self, path: str, principal: str, requested: str, call: Coroutine[Any, Any, Any]) -> Invocation:
+    def begin(self, path: str, principal: str, call: Coroutine[Any, Any, Any]) -> Invocation:
         """Begin one. Raises `Busy` if `PRINCIPAL_INVOCATIONS_MAX` of this principal, or `INVOCATIONS_MAX`, are running."""
         own = [href for href, each in self._kept.items() if each.principal == principal]
         try:
@@ -60,12 +65,15 @@ class Invocations:
             raise
         # Nobody else can name it, not even another user of the same principal, nor is it that of an earlier gateway.
         href = f"{path}/{secrets.token_hex(16)}"
-        task = asyncio.ensure_future(call)
-        task.add_done_callback(
-            lambda ended: None if ended.cancelled() else ended.exception()
-        )  # retrieved, so that asyncio does not log it
-        self._kept[href] = Invocation(href, principal, requested, task)
-        return self._kept[href]
+        begun = self._kept[href] = Invocation(href, principal, self._now(), asyncio.ensure_future(call))
+
+        def note_end(task: asyncio.Task[Any]) -> None:
+            begun.ended = self._now()
+            if not task.cancelled():
+                task.exception()  # retrieved, so that asyncio does not log it
+
+        begun.task.add_done_callback(note_end)
+        return begun
 
     def _forget_ended(self, hrefs: Iterable[str], full: str) -> None:
         """Forget the oldest of these that has ended. Raises `Busy` if all are running."""
@@ -78,6 +86,11 @@ class Invocations:
         """One that this principal has begun."""
         found = self._kept.get(href)
         return found if found is not None and found.principal == principal else None
+
+    def of(self, path: str, principal: str) -> list[Invocation]:
+        """All of an action that this principal has begun, and that are kept: the latest first."""
+        own = [each for each in self._kept.values() if each.principal == principal]
+        return [each for each in reversed(own) if each.href.rpartition("/")[0] == path]
 
     def cancel_all(self) -> None:
         """The gateway ends: so do the calls."""

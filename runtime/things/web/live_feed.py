@@ -1,4 +1,4 @@
-"""Live feed: the last messages of all things, for pages that show many of them over one connection.
+"""Live feed: the last messages of all things, for pages that show many of them over one connection, and those of one thing.
 
 Ids of messages are times, not numbers: a gap in numbers would tell a user how much happens at things that are hidden from them.
 It keeps nothing until its first reader comes.
@@ -6,11 +6,12 @@ It keeps nothing until its first reader comes.
 
 from __future__ import annotations
 
+import secrets
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from .history import History, HistoryEntry
+from .history import BYTES_MAX, MESSAGES_MAX, History, HistoryEntry
 
 #: Messages kept, and their bytes: some seconds of a busy system, for a page that is slow or connects again.
 FEED_MESSAGES_MAX: Final = 10_000
@@ -33,8 +34,8 @@ class MessageOrigin(NamedTuple):
 class LiveFeed:
     """The messages, the newest last. Readers hold places in it, and no queues."""
 
-    def __init__(self) -> None:
-        self.history = History(FEED_MESSAGES_MAX, FEED_BYTES_MAX)
+    def __init__(self, messages_max: int = FEED_MESSAGES_MAX, bytes_max: int = FEED_BYTES_MAX) -> None:
+        self.history = History(messages_max, bytes_max)
         self._stamp_us = 0
         #: Time of the first message, from which the ids count: the host's own is nobody's business.
         self._first_us: int | None = None
@@ -52,13 +53,8 @@ class LiveFeed:
     def add(self, now_us: int, thing: str, group: str, name: str, data: bytes) -> None:
         """Add a new value or an event. `now_us`: monotonic. `group`: "properties" or "events". `data`: JSON."""
         if self._is_read:
-            said: dict[str, Any] = {
-                "thing": thing,
-                "kind": KIND_OF_GROUP[group],
-                "name": name,
-                "data": msgspec.Raw(data),
-            }
-            self.history.add(_encode(said), MessageOrigin(self._next_stamp(now_us), thing, group, name))
+            said = self._message(thing, group, name, data)
+            self.history.add(said, MessageOrigin(self._next_stamp(now_us), thing, group, name))
 
     def lost(self, now_us: int) -> None:
         """Messages were lost on their way to the gateway."""
@@ -95,8 +91,24 @@ class LiveFeed:
         """The gateway ends."""
         self.history.close()
 
+    def _message(self, thing: str, group: str, name: str, data: bytes) -> bytes:
+        said: dict[str, Any] = {"thing": thing, "kind": KIND_OF_GROUP[group], "name": name, "data": msgspec.Raw(data)}
+        return _encode(said)
+
     def _next_stamp(self, now_us: int) -> int:
         if self._first_us is None:
             self._first_us = now_us
         self._stamp_us = max(self._stamp_us + 1, now_us - self._first_us)
         return self._stamp_us
+
+
+class ThingFeed(LiveFeed):
+    """The messages of all properties, or of all events, of one thing: their data as it is."""
+
+    def __init__(self) -> None:
+        super().__init__(MESSAGES_MAX, BYTES_MAX)
+        #: In ids of messages: those of another feed, of this thing or of another gateway, mean nothing here.
+        self.epoch = secrets.token_hex(4)
+
+    def _message(self, thing: str, group: str, name: str, data: bytes) -> bytes:
+        return data

@@ -23,7 +23,7 @@ from ..catalogue import Catalogue, CatalogueEntry
 from .access import Access
 from .cache import PropertyCache
 from .history import History
-from .live_feed import LiveFeed
+from .live_feed import LiveFeed, ThingFeed
 
 #: Least seconds between two full listings; requests for an unknown id or for all things cause one.
 LIST_AGAIN_S: Final = 1.0
@@ -44,6 +44,7 @@ class Mirror:
         self._cache = PropertyCache()
         self._histories: dict[tuple[str, str, str], History] = {}
         self.feed = LiveFeed()
+        self._thing_feeds: dict[tuple[str, str], ThingFeed] = {}
         self._listed_s = -LIST_AGAIN_S
         self._version = -1
         self._permissions_version = -1
@@ -60,7 +61,8 @@ class Mirror:
         """End the streams of all subscribers."""
         for history in self._histories.values():
             history.close()
-        self.feed.close()
+        for feed in (self.feed, *self._thing_feeds.values()):
+            feed.close()
 
     # -- things -------------------------------------------------------------------------------------------------------
 
@@ -126,6 +128,10 @@ class Mirror:
             if id not in self.catalogue.things:
                 history.close()
                 del self._histories[id, kind, name]
+        for (id, kind), feed in [*self._thing_feeds.items()]:
+            if id not in self.catalogue.things:
+                feed.close()
+                del self._thing_feeds[id, kind]
 
     async def _watch(self, stopping: asyncio.Event) -> None:
         """List the things of each backplane that starts, without waiting for a request."""
@@ -154,11 +160,20 @@ class Mirror:
             self.access.floor_of("", found)
         return found
 
+    def thing_feed(self, id: str, kind: str) -> ThingFeed:
+        """The last messages of all properties or all events of a thing, kept from now on. `kind`: as above."""
+        found = self._thing_feeds.get((id, kind))
+        if found is None:
+            found = self._thing_feeds[id, kind] = ThingFeed()
+            self.access.floor_of("", found.history)
+        return found
+
     def look_at_permissions(self) -> None:
         """If they have changed: what is in the histories now is old for all but operators."""
         if self._permissions_version != self.access.version:
             self._permissions_version = self.access.version
-            for history in (*self._histories.values(), self.feed.history):
+            feeds = (each.history for each in (self.feed, *self._thing_feeds.values()))
+            for history in (*self._histories.values(), *feeds):
                 self.access.floor_of("", history)
 
     async def ask_for_values(self, entry: CatalogueEntry) -> None:
@@ -191,7 +206,8 @@ class Mirror:
         self._cache.clear()
         for history in self._histories.values():
             history.add(None)
-        self.feed.lost(_now_us())
+        for feed in (self.feed, *self._thing_feeds.values()):
+            feed.lost(_now_us())
 
     def _take(self, body: Mapping[str, Any]) -> None:
         try:
@@ -209,6 +225,9 @@ class Mirror:
         history = self._histories.get((id, group, name))
         if history is not None:
             history.add(data)
+        thing_feed = self._thing_feeds.get((id, group))
+        if thing_feed is not None:
+            thing_feed.add(_now_us(), id, group, name, data)
         self.feed.add(_now_us(), id, group, name, data)
 
 

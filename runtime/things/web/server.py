@@ -41,6 +41,7 @@ from .page_files import Page, is_public
 from .problems import problem, problem_of
 from .sharing_api import SharingApi
 from .streams import Streams
+from .thing_streams import ThingStreams
 
 if TYPE_CHECKING:
     from .openid import OpenIdSignIn
@@ -106,11 +107,12 @@ class Server:
             self._mirror = mirror = Mirror(client, self._access)
             self._interactions = Interactions(mirror)
             self._streams = Streams(mirror, self._epoch)
+            self._thing_streams = ThingStreams(mirror)
             self._sharing = SharingApi(mirror, self._access)
             self._live = Live(mirror, self._epoch)
             self._directory = directory = DirectoryApi(
                 mirror, self._registrations, self._epoch, unix_ns=self._unix_ns, base_of=self._base_of,
-                describe=self._description, is_secured=not self._authentication.is_anonymous,
+                describe=self._description, security=self._authentication.scheme,
                 visible=self._visible if self._access.is_limited else everything, may_register=self._access.is_operator,
                 access=self._access,
             )  # fmt: skip
@@ -118,7 +120,9 @@ class Server:
             logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
             tasks = [asyncio.create_task(each.run(stopping)) for each in (mirror, directory, self._live)]
             if self._access.is_limited:
-                tasks.append(asyncio.create_task(self._streams.end_revoked(stopping)))
+                tasks += [
+                    asyncio.create_task(each.end_revoked(stopping)) for each in (self._streams, self._thing_streams)
+                ]
             application = self._application()
             application.add_routes(self._routes(client))
             self._listener = HttpListener(listening, tls=self._tls)
@@ -153,10 +157,12 @@ class Server:
                 web.put(f"{thing}/properties/{{name}}", interactions.write),
                 web.post(f"{thing}/actions/{{name}}", interactions.invoke),
                 web.get(f"{thing}/properties", interactions.read_all),
+                web.get(f"{thing}/actions", interactions.action_statuses),
                 web.put(f"{thing}/properties", interactions.write_many),
                 web.get(f"{thing}/actions/{{name}}/{{number}}", interactions.action_status),
                 web.delete(f"{thing}/actions/{{name}}/{{number}}", interactions.cancel_action),
                 web.get(f"{thing}/{{kind:properties|events}}/{{name}}/stream", self._streams.open),
+                web.get(f"{thing}/stream/{{kind:properties|events}}", self._thing_streams.open),
                 *self._sharing.routes(),
                 web.get("/live", self._live.open),
                 *Page().routes(),
@@ -240,7 +246,7 @@ class Server:
         if not access.permits(principal, entry):
             return None
         return description_of(
-            entry.id, entry.model, self._base_of(request), queue, is_secured=not self._authentication.is_anonymous,
+            entry.id, entry.model, self._base_of(request), queue, security=self._authentication.scheme,
             place=entry.place, permits=lambda kind, name: access.permits(principal, entry, kind, name),
         )  # fmt: skip
 

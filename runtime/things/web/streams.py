@@ -142,8 +142,10 @@ class Streams:
         return None
 
     async def _send_events(self, request: web.Request, stream: OpenStream) -> web.StreamResponse:
-        """Server-sent events. An event `lost` carries the number of missed messages, or null where nobody knows it."""
-        history = stream.history
+        """Server-sent events by the name of the affordance. An event `lost`, without an id, carries the number of missed
+        messages, or null where nobody knows it.
+        """
+        history, name = stream.history, stream.name.encode()
         response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream", hdrs.CACHE_CONTROL: "no-store"})
         number, opening = history.last, b": open\n\n"
         last_id = request.headers.get("Last-Event-ID")
@@ -172,7 +174,8 @@ class Streams:
                 if found.data is None:
                     part += lost_event(None)
                 else:
-                    part += b"id: %s\ndata: %s\n\n" % (event_id(self._epoch, found.number).encode(), found.data)
+                    id = event_id(self._epoch, found.number).encode()
+                    part += b"event: %s\nid: %s\ndata: %s\n\n" % (name, id, found.data)
                 number = found.number
             if part:
                 await send(request, response, bytes(part))

@@ -100,7 +100,7 @@ def told(house: VirtualBackplane) -> list[tuple[str, str, Any]]:
 def test_it_is_described_by_what_was_declared(house: VirtualBackplane) -> None:
     """Nothing is written twice; what is not an affordance is not in it."""
     assert house.call("house.describe", key="lamp 1").result() == {
-        "@context": ["https://www.w3.org/2022/wot/td/v1.1", {"saref": "https://saref.etsi.org/core/"}],
+        "@context": ["https://www.w3.org/2022/wot/td/v1.1", {"@language": "en", "saref": "https://saref.etsi.org/core/"}],
         "@type": ["tm:ThingModel", "saref:LightSwitch"],
         "id": "urn:appbackplane:house:lamp%201",
         "title": "Hall lamp",
@@ -500,6 +500,11 @@ def unknown_prefix() -> None:
         types = ("acme:Lamp",)
 
 
+def unknown_language() -> None:
+    class UnknownLanguage(Thing):
+        language = "de_AT"
+
+
 def stream_of_an_action() -> None:
     class Stream(Thing):
         @action
@@ -547,6 +552,7 @@ def two_events() -> None:
         (keys_that_are_no_text, r"Keys.grid: the keys of dict\[int, str\] are no text"),
         (unknown_option, r"@prop\(observe=…\): no such option \(did you mean 'observable'\?\)"),
         (unknown_prefix, r"UnknownPrefix: types: unknown prefix in 'acme:Lamp': add `context"),
+        (unknown_language, r"UnknownLanguage: language = 'de_AT': expected a tag such as 'en' or 'de-AT'"),
         (stream_of_an_action, r"Stream.rows is a generator, and an action has one result"),
         (untyped_parameter, r"UntypedParameter.fade, parameter 'to': name its type"),
         (two_events, r"TwoEvents.very_hot: the class has another event 'hot'"),

@@ -126,9 +126,9 @@ def served(
         directory = DirectoryApi(
             cast(Any, things), file or RegistrationFile(None), "e1", unix_ns=clock, base_of=lambda request: "http://here/",
             describe=lambda request, entry, queue: description_of(
-                entry.id, entry.model, "http://here/", queue, is_secured=False
+                entry.id, entry.model, "http://here/", queue, security="nosec"
             ),
-            is_secured=False, visible=visible, may_register=lambda principal: principal != "guest",
+            security="nosec", visible=visible, may_register=lambda principal: principal != "guest",
             access=access,
         )  # fmt: skip
         things.catalogue.things = listed

@@ -18,12 +18,12 @@ from appbackplane.runtime.things.web.thing_page import page_of, wants_page
 ROOT = Path(__file__).parents[4]
 
 
-@pytest.mark.parametrize("is_secured", [True, False])
-def test_the_description_of_the_directory_is_valid(is_secured: bool) -> None:
+@pytest.mark.parametrize("security", ["bearer", "basic", "nosec"])
+def test_the_description_of_the_directory_is_valid(security: str) -> None:
     """By the same rules as those of others; its security is that of the gateway."""
-    td = directory_description("https://things.example/", is_secured=is_secured)
+    td = directory_description("https://things.example/", security=security)
     assert faults_of(td, 0) == []
-    assert td["security"] == (["bearer"] if is_secured else ["nosec"])
+    assert td["security"] == [security]
     assert {form["op"][0] if isinstance(form["op"], list) else form["op"] for each in td["events"].values()
             for form in each["forms"]} == {"subscribeevent"}  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -23,6 +24,10 @@ BYTES = {"type": "string", "contentEncoding": "base64"}
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
+        (
+            {"basic": True, "anonymous": True},
+            "basic = true: with anonymous = true no user signs in: leave one of them out",
+        ),
         ({"listen": "8080"}, "listen = '8080': expected HOST:PORT, such as 127.0.0.1:8080"),
         ({"listen": "127.0.0.1:http"}, "expected HOST:PORT"),
         ({"listen": "127.0.0.1:70000"}, "expected HOST:PORT"),
@@ -111,9 +116,37 @@ def test_a_known_token_names_its_user_and_others_nobody() -> None:
         Authentication({digest: "ada"}, anonymous=False).principal_of(make_mocked_request("GET", "/"))
 
 
-def with_token(authorization: str) -> web.Request:
+@pytest.mark.parametrize(
+    ("credentials", "headers", "user"),
+    [
+        ("ada:secret", {}, "ada"),
+        (":secret", {}, "ada"),
+        ("ada:secret", {"Origin": "https://app.example", "Sec-Fetch-Site": "cross-site"}, "ada"),
+        ("ada:secret", {"Origin": "http://localhost"}, "ada"),
+        ("eve:secret", {}, web.HTTPUnauthorized),
+        ("ada:guess", {}, web.HTTPUnauthorized),
+        ("ada", {}, web.HTTPUnauthorized),
+        ("\udcff", {}, web.HTTPUnauthorized),
+        ("ada:secret", {"Origin": "https://evil.example"}, web.HTTPForbidden),
+        ("ada:secret", {"Sec-Fetch-Site": "cross-site"}, web.HTTPForbidden),
+    ],
+)
+def test_a_token_is_the_password_of_its_user(credentials: str, headers: dict[str, str], user: Any) -> None:
+    """Where the gateway accepts passwords. Browsers keep them, so pages of other sites are kept out."""
+    digest, text = hashlib.sha256(b"secret").hexdigest(), credentials.encode("utf-8", "surrogateescape")
+    authentication = Authentication({digest: "ada"}, anonymous=False, is_basic=True, origins=["https://app.example"])
+    request = with_token(f"Basic {b64encode(text).decode()}", **headers)
+    if isinstance(user, str):
+        assert authentication.principal_of(request) == user
+        assert authentication.principal_of(with_token("Bearer secret")) == user
+        return
+    with pytest.raises(user):
+        authentication.principal_of(request)
+
+
+def with_token(authorization: str, **headers: str) -> web.Request:
     """A request of somebody who says that."""
-    return make_mocked_request("GET", "/", headers={"Host": "localhost", "Authorization": authorization})
+    return make_mocked_request("GET", "/", headers={"Host": "localhost", "Authorization": authorization, **headers})
 
 
 def test_a_page_of_another_site_is_known_by_its_fetch_metadata() -> None:

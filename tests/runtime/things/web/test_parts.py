@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Coroutine
+from itertools import count
 from typing import Any
 
 import pytest
@@ -214,8 +215,10 @@ def test_an_invocation_is_told_to_those_who_began_it(monkeypatch: pytest.MonkeyP
     """With its end; and beyond the bound the oldest that has ended is forgotten."""
     monkeypatch.setattr(invocations_module, "INVOCATIONS_MAX", 2)
 
+    minutes = count()
+
     async def main() -> None:
-        kept, release = Invocations(), asyncio.Event()
+        kept, release = Invocations(lambda: f"12:0{next(minutes)}"), asyncio.Event()
 
         def call(end: Any) -> Coroutine[Any, Any, Any]:
             async def run() -> Any:
@@ -227,19 +230,21 @@ def test_an_invocation_is_told_to_those_who_began_it(monkeypatch: pytest.MonkeyP
             return run()
 
         first, second = (
-            kept.begin("/fade", "ada", "now", call(5)),
-            kept.begin("/fade", "ada", "now", call(Busy("full"))),
+            kept.begin("/fade", "ada", call(5)),
+            kept.begin("/fade", "ada", call(Busy("full"))),
         )
         assert first.href != second.href and re.fullmatch("/fade/[0-9a-f]{32}", first.href), "nobody else guesses it"
         assert kept.find(first.href, "eve") is None and kept.find(first.href, "ada") is first
-        assert first.status()["status"] == "running"
+        assert first.status()["status"] == "running" and "timeEnded" not in first.status()
         with pytest.raises(Busy, match="the gateway already runs 2 long actions"):
-            kept.begin("/fade", "ada", "now", call(6))
+            kept.begin("/fade", "ada", call(6))
         release.set()
         await asyncio.gather(first.task, second.task, return_exceptions=True)
         assert (first.status()["status"], first.status()["output"]) == ("completed", 5)
         assert (second.status()["status"], second.status()["error"]["status"]) == ("failed", 503)
-        third = kept.begin("/fade", "ada", "now", call(7))
+        assert (second.status()["timeRequested"], second.status()["timeEnded"]) == ("12:01", "12:03")
+        assert kept.of("/fade", "ada") == [second, first] and kept.of("/fad", "ada") == kept.of("/fade", "eve") == []
+        third = kept.begin("/fade", "ada", call(7))
         assert kept.find(first.href, "ada") is None and kept.find(second.href, "ada") is second
         third.task.cancel()
         await asyncio.gather(third.task, return_exceptions=True)
@@ -253,16 +258,16 @@ def test_nobody_takes_all_long_actions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(invocations_module, "PRINCIPAL_INVOCATIONS_MAX", 2)
 
     async def main() -> None:
-        kept, release = Invocations(), asyncio.Event()
-        bens = kept.begin("/fade", "ben", "now", release.wait())
-        first, second = (kept.begin("/fade", "ada", "now", release.wait()) for _ in range(2))
+        kept, release = Invocations(lambda: "now"), asyncio.Event()
+        bens = kept.begin("/fade", "ben", release.wait())
+        first, second = (kept.begin("/fade", "ada", release.wait()) for _ in range(2))
         with pytest.raises(Busy, match="ada already has 2 long actions running") as refused:
-            kept.begin("/fade", "ada", "now", release.wait())
+            kept.begin("/fade", "ada", release.wait())
         assert refused.value.retry_after == 1.0
-        kept.begin("/fade", "ben", "now", release.wait())
+        kept.begin("/fade", "ben", release.wait())
         release.set()
         await asyncio.gather(bens.task, first.task, second.task)
-        kept.begin("/fade", "ada", "now", release.wait())
+        kept.begin("/fade", "ada", release.wait())
         found = [kept.find(each.href, each.principal) for each in (bens, first, second)]
         assert found == [bens, None, second]
 

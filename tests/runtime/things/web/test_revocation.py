@@ -95,6 +95,7 @@ class Desk:
                 web.get(f"{thing}/properties", self.interactions.read_all),
                 web.put(f"{thing}/properties", self.interactions.write_many),
                 web.post(f"{thing}/actions/{{name}}", self.interactions.invoke),
+                web.get(f"{thing}/actions", self.interactions.action_statuses),
                 web.get(f"{thing}/actions/{{name}}/{{number}}", self.interactions.action_status),
                 web.delete(f"{thing}/actions/{{name}}/{{number}}", self.interactions.cancel_action),
                 web.get(f"{thing}/{{kind:properties|events}}/{{name}}/stream", self.streams.open),
@@ -197,7 +198,10 @@ def test_a_result_is_for_those_who_may_still_act(tmp_path: Path) -> None:
             href = begun.headers["Location"]
             assert (await client.get(href, headers=BEN)).status == 200
             assert (await client.get(href)).status == 404, "not even an operator: it is Ben's"
+            listed = [await (await client.get("/things/urn:a/actions", headers=user)).json() for user in (BEN, {})]
+            assert [[each["href"] for each in found["fade"]] for found in listed] == [[href], []]
             desk.permit(bens("read"))
+            assert await (await client.get("/things/urn:a/actions", headers=BEN)).json() == {}
             number = href.rpartition("/")[2]
             unknown = f"no invocation {number!r} of yours: unknown, expired, or lost when the gateway ended"
             for answer in (await client.get(href, headers=BEN), await client.delete(href, headers=BEN)):
@@ -253,7 +257,7 @@ def test_a_new_permission_opens_no_past(tmp_path: Path) -> None:
             async with client.get(STREAM, headers=BEN | continued) as stream:
                 assert await event_of(stream) == {"event": "lost", "data": "null"}
                 desk.mirror.tell("shown")
-                assert await event_of(stream) == {"id": "epoch-2", "data": '"shown"'}
+                assert await event_of(stream) == {"event": "burnt_out", "id": "epoch-2", "data": '"shown"'}
             async with client.get(STREAM, headers=BEN | {"Last-Event-ID": "epoch-1"}) as stream:
                 assert (await event_of(stream))["data"] == '"shown"'
             async with client.get(STREAM, headers=continued) as stream:
@@ -295,6 +299,6 @@ def test_who_is_permitted_all_along_continues(tmp_path: Path) -> None:
                 desk.mirror.tell("first")
                 desk.mirror.tell("second")
             async with client.get(STREAM, headers=BEN | {"Last-Event-ID": "epoch-1"}) as stream:
-                assert await event_of(stream) == {"id": "epoch-2", "data": '"second"'}
+                assert await event_of(stream) == {"event": "burnt_out", "id": "epoch-2", "data": '"second"'}
 
     asyncio.run(main())
