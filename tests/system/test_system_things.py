@@ -103,7 +103,8 @@ class SystemWeb(Web):
             return self.ask("GET", f"{path(backplane)}/properties/{name}", Prefer="wait=1").body
 
         def is_so() -> bool:
-            return all((value(name, "state"), value(name, "pid")) == ("up", pid) for name, pid in system.pids().items())
+            now = {each["name"]: each["restarts"] for each in system.status()["backplanes"]}
+            return all((value(name, "state"), value(name, "restarts")) == ("up", count) for name, count in now.items())
 
         wait_until(is_so, lambda: {name: self.ask("GET", f"{path(name)}/properties").body for name in system.pids()})
 
