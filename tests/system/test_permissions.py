@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,17 @@ import pytest
 
 from appbackplane.runtime.permissions.permission_file import GuestLink, Permissions, change
 from appbackplane.runtime.permissions.table import Permission
+from tests.models.permission_model import may
 from tests.waiting import wait_until
 
 from .conftest import System
+from .generated_permissions import GROUPS, THINGS, USES, answers, expected, forms_of, generated, put
 from .test_directory import lamp
 from .test_things import BRIGHTNESS, LAMP, OVERHEATED, TOML, Web, house_up
 
+#: Each round of generated permissions asks some sixty requests.
+ROUNDS = 12
+SEED = 23
 BEN, GUEST = "ben-token", "guest-token"
 HALL = "/things/urn:appbackplane:house:hall%252F2"
 PERMITTING = (
@@ -233,3 +240,25 @@ def test_the_directory_tells_what_its_reader_may_know(house: System, path: Path)
     assert ada.ask("DELETE", "/things/urn:dev:lamp-8").status == 204
     assert ada.ask("DELETE", "/things/urn:dev:lamp-7").status == 204
     assert [(event, data) for event, _, data in stream] == [("thing_deleted", {"id": "urn:dev:lamp-7"})]
+
+
+@pytest.mark.parametrize("round", range(ROUNDS))
+def test_nobody_can_do_or_see_more_than_the_rule_says(house: System, round: int) -> None:
+    """Each use of each thing, the descriptions, and the list."""
+    source = random.Random(SEED * 1_000 + round)
+    all, ben = generated(source), Web(house, BEN)
+    put(house.folder / "permissions.json", ben, all)
+    visible = {id for id in THINGS if may(all, GROUPS, "ben", id, THINGS[id], "", "", 1e9)[0]}
+    assert {each["id"] for each in ben.ask("GET", "/things").body} == visible, all
+    for id in THINGS:
+        at = f"/things/{id.replace('%', '%25')}"
+        described = ben.ask("GET", at)
+        assert described.status == (200 if id in visible else 404), all
+        for use in USES:
+            status = expected(all, id, use)
+            # The process of the thing reads the file by itself, within a tenth of a second.
+            wait_until(partial(answers, ben, use, at, status), lambda id=id, use=use: f"{all} {id} {use}")
+            offered = {op for form in forms_of(described.body, use) for op in form["op"]} if id in visible else set()
+            names = {"read": "readproperty", "write": "writeproperty", "invoke": "invokeaction"}
+            names["observe"] = "observeproperty" if use.group == "properties" else "subscribeevent"
+            assert (names[use.kind] in offered) == (status == 200), (all, id, use)

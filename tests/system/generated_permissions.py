@@ -1,29 +1,20 @@
-"""Generated permissions against the rule, read slowly: over HTTP nobody reads, writes, invokes, observes or sees more."""
+"""Generated permissions of a house, and what the rule says about each use of its things; for test_permissions.py."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from contextlib import closing
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import pytest
 
 from appbackplane.runtime.permissions.permission_file import Permissions, change
 from appbackplane.runtime.permissions.table import GROUP, Permission
 from tests.models.permission_model import may
 from tests.waiting import wait_until
 
-from .conftest import System
-from .test_permissions import BEN, house_permitting
 from .test_things import Web
 
-#: Each round asks some sixty requests; `scripts/long` has as many as there is time for.
-ROUNDS = 12
-SEED = 23
 THINGS = {"urn:dev:lamp-1": ("saref:LightSwitch",), "urn:appbackplane:house:hall%2F2": ("saref:LightSwitch",)}
 GROUPS = {"family": ("ben",), "staff": ("cid",)}
 _versions = count()
@@ -52,13 +43,6 @@ USES = (
     Use("observe", "overheated", "events", "HEAD", "events/overheated/stream?sub=x"),
     Use("observe", "overheated", "events", "HEAD", "stream/events"),
 )
-
-
-@pytest.fixture(scope="module")
-def house(_no_ignored_interrupt: None) -> Iterator[System]:
-    """One system for all rounds."""
-    with house_permitting() as system:
-        yield system
 
 
 def generated(random: random.Random) -> list[Permission]:
@@ -95,34 +79,12 @@ def expected(all: list[Permission], id: str, use: Use) -> int:
     return 403 if any(may(all, GROUPS, "ben", id, THINGS[id], kind, use.name, 1e9)[0] for kind in kinds) else 404
 
 
-@pytest.mark.parametrize("round", range(ROUNDS))
-def test_nobody_can_do_or_see_more_than_the_rule_says(house: System, round: int) -> None:
-    """Each use of each thing, the descriptions, and the list."""
-    source = random.Random(SEED * 1_000 + round)
-    all, ben = generated(source), Web(house, BEN)
-    put(house.folder / "permissions.json", ben, all)
-    visible = {id for id in THINGS if may(all, GROUPS, "ben", id, THINGS[id], "", "", 1e9)[0]}
-    assert {each["id"] for each in ben.ask("GET", "/things").body} == visible, all
-    for id in THINGS:
-        at = f"/things/{id.replace('%', '%25')}"
-        described = ben.ask("GET", at)
-        assert described.status == (200 if id in visible else 404), all
-        for use in USES:
-            status = expected(all, id, use)
-            # The process of the thing reads the file by itself, within a tenth of a second.
-            wait_until(partial(answers, ben, use, at, status), lambda id=id, use=use: f"{all} {id} {use}")
-            offered = {op for form in _forms(described.body, use) for op in form["op"]} if id in visible else set()
-            names = {"read": "readproperty", "write": "writeproperty", "invoke": "invokeaction"}
-            names["observe"] = "observeproperty" if use.group == "properties" else "subscribeevent"
-            assert (names[use.kind] in offered) == (status == 200), (all, id, use)
-
-
 def answers(ben: Web, use: Use, at: str, status: int) -> bool:
     """Whether a request has this status, 204 being as good as 200."""
     with closing(ben.open(use.method, f"{at}/{use.path}", use.body)) as response:
         return (200 if response.status == 204 else response.status) == status
 
 
-def _forms(description: Any, use: Use) -> list[dict[str, Any]]:
+def forms_of(description: Any, use: Use) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = description.get(use.group, {}).get(use.name, {}).get("forms", [])
     return found
