@@ -123,12 +123,12 @@ class Shell:
         return Said(re.sub(r"^waiting for '.*\n", "", said, flags=re.MULTILINE), int(found[1]))
 
 
-def environment(run_dir: Path) -> dict[str, str]:
-    """What a reader's shell has: the environment's own programs first, and run directories of its own."""
+def environment(run_dir: Path, *folders: Path) -> dict[str, str]:
+    """What a reader's shell has: the environment's own programs first, but for those of `folders`; its own run directories."""
     kept = {name: value for name, value in os.environ.items() if name not in ("APPBACKPLANE_SYSTEM", "PYTHONPATH")}
     return {
         **kept,
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PATH": os.pathsep.join([*map(str, folders), str(Path(sys.executable).parent), os.environ["PATH"]]),
         "XDG_RUNTIME_DIR": str(run_dir),
         "XDG_STATE_HOME": str(run_dir / "state"),
         "XDG_CONFIG_HOME": str(run_dir / "config"),
