@@ -8,14 +8,18 @@ import gc
 import multiprocessing.util
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests import environment, profiles
 from tests.tiers import TIERS, has_tests_of, tier_of
+from tests.waiting import LIMIT_S
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 assert profiles  # imported before any test: it sets the default of hypothesis
 #: Audit events of CPython that start a process.
@@ -100,6 +104,20 @@ def _is_begun_first(item: pytest.Item) -> bool:
 
 def _is_chosen(item: pytest.Item, tier: str | None) -> bool:
     return tier in (None, "systems" if "systems" in item.keywords else tier_of(item.path))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One session for all tests, with two tasks at a time, in a process beside this one: starting it takes longer than most."""
+    pytest.importorskip("pyspark", reason="the extra is not installed: pip install 'appbackplane[spark]'")
+    from appbackplane.spark.session import SHORT_LIVED, session_with
+
+    settings = {name.replace("_", "."): value for name, value in SHORT_LIVED.items()}
+    # As long as a hang may take: with Spark's 15 s, results were lost on a machine that did much else.
+    settings["spark.python.authenticate.socketTimeout"] = f"{LIMIT_S:g}s"
+    started = session_with(settings, "local[2]", "tests")
+    yield started
+    started.stop()
 
 
 @pytest.hookimpl(wrapper=True)
