@@ -115,7 +115,9 @@ def test_an_experiment_is_recorded_and_evaluated(
         (key_of(each.node), each.sequence) for each in received
     )
     register(spark)
-    evaluate(aggregates.reports(spark, str(example / "run")).cache(), is_json=True)
+    reports = aggregates.reports(spark, str(example / "run")).cache()
+    evaluate(reports, is_json=True)
+    reports.unpersist()
     found = json.loads(capsys.readouterr().out)
     assert {row["run"] for table in found.values() for row in table} == {recorded[0]["run"]}
     columns = ("reports", *(f"{each}_{name}" for each in QUANTITIES for name in ("mean", "min", "max")))
