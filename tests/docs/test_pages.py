@@ -136,6 +136,8 @@ def test_a_console_is_typed_command_by_command(shell: Shell) -> None:
     assert [command.line for command in commands(block)] == ["x=1", "echo $x", "false", "echo $?"]
     shell.run(block)
     shell.run(Block("p", 1, "console", (), "$ echo $x\n1\n"))
+    for shown in ("b\n", "waiting for a to finish\nb\n"):
+        shell.run(Block("p", 1, "console", (), f"$ echo waiting for a to finish; echo b\n{shown}"))
     with pytest.raises(AssertionError, match="exit code 1"):
         shell.run(Block("p", 1, "console", (), "$ false\n"))
     with pytest.raises(AssertionError, match="The page shows"):
