@@ -8,14 +8,18 @@ import gc
 import multiprocessing.util
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests import environment, profiles
 from tests.tiers import TIERS, has_tests_of, tier_of
+from tests.waiting import LIMIT_S
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 assert profiles  # imported before any test: it sets the default of hypothesis
 #: Audit events of CPython that start a process.
@@ -45,8 +49,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if tier is not None and not has_tests_of(collection_path, tier) else None
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests of other tiers."""
+    """Leave out the tests of other tiers, and put the others in order."""
     tier = config.getoption("tier")
     chosen, others = [], []
     for item in items:
@@ -56,6 +61,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = chosen
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: not _is_begun_first(item))
+        for item in items:
+            if config.option.loadgroup and (mark := item.get_closest_marker("xdist_group")):
+                _name_group(item, mark.args[0])
 
 
 @pytest.hookimpl(wrapper=True)
@@ -85,6 +93,16 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.xdist_group(group))
 
 
+def _name_group(item: pytest.Item, group: str) -> None:
+    """Put the group into the id, where pytest-xdist looks for it: its own way, in 3.8, has no effect with pytest 9.2."""
+    node: Any = item
+    if not item.nodeid.endswith(f"@{group}"):
+        node._nodeid = f"{item.nodeid}@{group}"
+        if hasattr(item, "_id"):
+            node._id = type(node._id).parse(node._nodeid)
+    assert item.nodeid.endswith(f"@{group}"), "pytest-xdist cannot keep tests together that share a system or a JVM"
+
+
 def _group_of(item: pytest.Function) -> str | None:
     if "spark" in item.fixturenames:
         return "spark"
@@ -100,6 +118,20 @@ def _is_begun_first(item: pytest.Item) -> bool:
 
 def _is_chosen(item: pytest.Item, tier: str | None) -> bool:
     return tier in (None, "systems" if "systems" in item.keywords else tier_of(item.path))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One session for all tests, with two tasks at a time, in a process beside this one: starting it takes longer than most."""
+    pytest.importorskip("pyspark", reason="the extra is not installed: pip install 'appbackplane[spark]'")
+    from appbackplane.spark.session import SHORT_LIVED, session_with
+
+    settings = {name.replace("_", "."): value for name, value in SHORT_LIVED.items()}
+    # As long as a hang may take: with Spark's 15 s, results were lost on a machine that did much else.
+    settings["spark.python.authenticate.socketTimeout"] = f"{LIMIT_S:g}s"
+    started = session_with(settings, "local[2]", "tests")
+    yield started
+    started.stop()
 
 
 @pytest.hookimpl(wrapper=True)

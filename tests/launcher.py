@@ -3,7 +3,8 @@
 Imports are two thirds of what a supervisor costs until it is up (0.25 s of CPU), and the tests start five hundred of them. All
 else is as when it is typed: arguments, folder, environment, session, standard streams, signals, exit code. The backplanes of a
 system are forks, too (zygote.py). Typed as users do it is `appbackplane` in the tests of the command line (test_bad_input.py,
-test_end.py, test_up_again.py), of the pages of `docs/`, and of the examples.
+test_end.py, test_up_again.py), of the tutorial, and of the examples; on the other pages of `docs/` it is a fork
+(tests/docs/forked.py).
 
 Each message on the socket is a command (JSON, with its three standard streams as descriptors), answered by its pid; or the pid
 of one that has ended, answered by its exit code. Until it is asked for, nobody reaps it: its number stays its own. Ends with

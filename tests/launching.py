@@ -48,6 +48,10 @@ class Launched:
             raise subprocess.TimeoutExpired(self.args, timeout)
         return code
 
+    def fileno(self) -> int:
+        """Readable when it has ended; valid until its exit code is asked for."""
+        return self._pidfd
+
     def send_signal(self, number: int) -> None:
         """If it has not ended."""
         if self.poll() is None:
@@ -161,6 +165,20 @@ def run(
             raise
         said = [os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0).decode() for file in (stdout, stderr)]
     return subprocess.CompletedProcess(command, code, *said)
+
+
+def is_forked_in(environment: Mapping[str, str]) -> bool:
+    """Whether a command with this environment can be a fork."""
+    return _launcher().serves(environment)
+
+
+def start(
+    script: Path, words: Sequence[str], environment: Mapping[str, str], folder: Path, streams: Sequence[int]
+) -> Launched:
+    """A fork that runs `script` with these words, on these standard streams, which stay open here."""
+    typed = {"words": words, "environment": dict(environment), "folder": str(folder), "script": str(script)}
+    pid = _launcher().ask(typed | {"is_in_new_session": False}, streams)
+    return Launched(_launcher(), pid, [str(script), *words], None)
 
 
 def _of_interpreter(environment: Mapping[str, str]) -> dict[str, str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psutil
 import pytest
 
+from tests.docs.forked import ForkedCommands
 from tests.docs.shell import Shell, environment
 
 
@@ -23,8 +24,20 @@ def run_dir() -> Iterator[Path]:
 
 @pytest.fixture
 def shell(tmp_path: Path, run_dir: Path) -> Iterator[Shell]:
-    """In the page's folder. What it started and left is killed."""
-    with Shell(tmp_path, environment(run_dir)) as shell:
+    """In the page's folder, where `appbackplane` is a fork (forked.py)."""
+    with ForkedCommands(run_dir / "bin") as forked:
+        yield from shell_in(tmp_path, environment(run_dir, forked.folder))
+
+
+@pytest.fixture
+def own_shell(tmp_path: Path, run_dir: Path) -> Iterator[Shell]:
+    """In the page's folder, where each `appbackplane` is an interpreter of its own, as a reader's is."""
+    yield from shell_in(tmp_path, environment(run_dir))
+
+
+def shell_in(folder: Path, variables: Mapping[str, str]) -> Iterator[Shell]:
+    """What it started and left is killed."""
+    with Shell(folder, variables) as shell:
         yield shell
     left = shell.left_behind()
     for process in left:

@@ -18,6 +18,8 @@ from tests.network.hosts import obstacle
 
 #: What a block may be; anything else is a typing error, and would silently not be run.
 LANGUAGES = {"python", "toml", "console", "text", ""}
+#: Where readers begin: there each command is an interpreter of its own, as theirs is; elsewhere a fork (forked.py).
+TYPED = {"tutorial.md"}
 #: Words beside the language.
 WORDS = {"not-run"}
 
@@ -51,7 +53,7 @@ def test_the_page_does_what_it_says(
         elif block.language == "toml":
             check_toml(block)
         elif block.language == "console":
-            shell = shell or request.getfixturevalue("shell")
+            shell = shell or request.getfixturevalue("own_shell" if page.name in TYPED else "shell")
             shell.run(block)
     for name in {block.file.removesuffix(".py") for block in found if block.file is not None}:
         sys.modules.pop(name, None)
@@ -134,6 +136,8 @@ def test_a_console_is_typed_command_by_command(shell: Shell) -> None:
     assert [command.line for command in commands(block)] == ["x=1", "echo $x", "false", "echo $?"]
     shell.run(block)
     shell.run(Block("p", 1, "console", (), "$ echo $x\n1\n"))
+    for shown in ("b\n", "waiting for a to finish\nb\n"):
+        shell.run(Block("p", 1, "console", (), f"$ echo waiting for a to finish; echo b\n{shown}"))
     with pytest.raises(AssertionError, match="exit code 1"):
         shell.run(Block("p", 1, "console", (), "$ false\n"))
     with pytest.raises(AssertionError, match="The page shows"):

