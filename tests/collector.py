@@ -72,6 +72,11 @@ class Collector:
         with self._news:
             assert self._news.wait_for(lambda: self.requests_count >= count, LIMIT_S), self.requests_count
 
+    def forget(self) -> None:
+        """All spans so far."""
+        with self._news:
+            self.spans.clear()
+
     def close(self) -> None:
         """Refuse from now on."""
         self._server.shutdown()

@@ -106,8 +106,9 @@ def _name_group(item: pytest.Item, group: str) -> None:
 def _group_of(item: pytest.Function) -> str | None:
     if "spark" in item.fixturenames:
         return "spark"
-    definitions = [found[-1] for found in item._fixtureinfo.name2fixturedefs.values()]
-    is_shared = any(each.scope in ("module", "package", "session") and each.baseid for each in definitions)
+    # What begins with an underscore costs nothing: it sets something.
+    used = [found[-1] for name, found in item._fixtureinfo.name2fixturedefs.items() if not name.startswith("_")]
+    is_shared = any(each.scope in ("module", "package", "session") and each.baseid for each in used)
     return item.path.as_posix() if is_shared else None
 
 

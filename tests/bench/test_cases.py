@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from bench_cases.__main__ import main
 from bench_cases.cases import CASES
 from bench_cases.harness.runner import run
 from bench_cases.harness.systems import environment
+from click.testing import CliRunner
 
 from appbackplane.runtime.build import BUILD
 
@@ -69,14 +71,14 @@ def test_one_case_by_command_writes_what_it_prints(tmp_path: Path) -> None:
 )
 def test_bad_usage_is_one_clear_line_and_exit_code_2(words: tuple[str, ...], said: str) -> None:
     """A case that is silently not measured would be found the day somebody needs its figure."""
-    done = bench(*words)
-    assert done.returncode == 2
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_cases_can_be_listed() -> None:
     """Without measuring any."""
-    done = bench("--list")
-    assert done.returncode == 0
+    done = CliRunner().invoke(main, ["--list"])
+    assert done.exit_code == 0
     assert all(case.name in done.stdout and case.target in done.stdout for case in CASES)

@@ -7,7 +7,7 @@ import os
 import select
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +79,8 @@ components = ["demo:Index"]
 {index}
 """
 
+#: Without the one that depends on it.
+ALONE = TOML.replace('[backplane.query]\ncomponents = ["demo:Query"]\n', "")
 STAND_INS = """
 [system]
 name = "demo"
@@ -181,14 +183,14 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., RunningSystem]]:
-    """Starts a system; whatever of it is left at the end is killed."""
+@contextmanager
+def starting(folder: Path) -> Iterator[Callable[..., RunningSystem]]:
+    """Starts systems in a folder; whatever of them is left at the end is killed."""
     systems: list[RunningSystem] = []
 
     def begin(system: str = "", index: str = "", *, module: str = MODULE, stand_in: bool = False) -> RunningSystem:
-        toml = tmp_path / "demo.toml"
-        (tmp_path / "demo.py").write_text(module)
+        toml = folder / "demo.toml"
+        (folder / "demo.py").write_text(module)
         toml.write_text((STAND_INS if stand_in else TOML).format(system=system, index=index))
         systems.append(RunningSystem(toml, HERE / "up_stand_in.py" if stand_in else None))
         return systems[-1]
@@ -203,6 +205,49 @@ def start(tmp_path: Path) -> Iterator[Callable[..., RunningSystem]]:
         system.process.wait(LIMIT_S)
         if system.process.stderr is not None:
             system.process.stderr.close()
-    lock = tmp_path / "run" / "lock"
-    if lock.exists() and (folder := json.loads(lock.read_text())["cgroup"]) is not None:
-        reclaim(Path(folder))
+    lock = folder / "run" / "lock"
+    if lock.exists() and (left := json.loads(lock.read_text())["cgroup"]) is not None:
+        reclaim(Path(left))
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., RunningSystem]]:
+    """Starts systems of one test."""
+    with starting(tmp_path) as begin:
+        yield begin
+
+
+@pytest.fixture
+def start_alone(start: Callable[..., RunningSystem], monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunningSystem]:
+    """Starts systems of one test, whose only backplane is `index`."""
+    monkeypatch.setattr("tests.supervisor.conftest.TOML", ALONE)
+    return start
+
+
+@pytest.fixture(scope="module")
+def shared_system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSystem]:
+    """One system for the tests of a module that leave it as it was; they get it as `kept`."""
+    with starting(tmp_path_factory.mktemp("shared")) as begin:
+        system = begin()
+        system.wait_up()
+        yield system
+        system.signal(signal.SIGTERM)
+        assert system.wait_down() == 0
+
+
+@pytest.fixture
+def kept(shared_system: RunningSystem, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningSystem]:
+    """The shared system, in the current folder. Afterwards the same processes serve, in the same states."""
+    folder = shared_system.toml.parent
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder / "xdg"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    monkeypatch.delenv("APPBACKPLANE_SYSTEM", raising=False)
+    before = _serving(shared_system)
+    yield shared_system
+    assert _serving(shared_system) == before, "a test has changed the system of the others"
+
+
+def _serving(system: RunningSystem) -> dict[str, tuple[int, dict[str, str]]]:
+    system.read(0.0)  # a pipe that nobody reads would stop the supervisor
+    return {entry["name"]: (entry["pid"], entry["components"]) for entry in system.status()["backplanes"]}

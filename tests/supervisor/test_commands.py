@@ -50,16 +50,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         os.kill(pid, signal.SIGKILL)
 
 
-@pytest.fixture
-def up(folder: Path, start: Callable[..., RunningSystem]) -> Iterator[RunningSystem]:
-    """The system of the current folder, running."""
-    system = start()
-    system.wait_up()
-    yield system
-    system.signal(signal.SIGTERM)
-    system.wait_down()
-
-
 def test_a_table_is_shown_a_row_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     """`call hub.handlers` of nine handlers is read at a glance, and is JSON as before."""
     rows = [{"handler": "note", "data": ["room: Room"]}, {"handler": "report", "data": []}]
@@ -248,7 +238,7 @@ def test_a_bug_is_a_line_and_its_traceback_only_under_debug(folder: Path, monkey
     assert "Traceback" in run("status", "--debug").stderr
 
 
-def test_debug_shows_each_traceback_once(up: RunningSystem) -> None:
+def test_debug_shows_each_traceback_once(kept: RunningSystem) -> None:
     """Of an error that was raised again with a hint, both were shown, and the person compared them."""
     said = run("call", "index.echo", "text=x", "--timeout", "0.000001", "--debug").stderr
     assert said.count("Traceback") == 1 and "--timeout allows more" in said
@@ -271,31 +261,33 @@ def test_debug_says_where_a_remote_traceback_is(folder: Path, monkeypatch: pytes
     assert "raise ValueError(\\x1b[2J)" in run("status", "--debug").stderr, "it would steer the terminal"
 
 
-def test_status_tells_people_and_programs_the_same(up: RunningSystem) -> None:
+def test_status_tells_people_and_programs_the_same(kept: RunningSystem) -> None:
     """Columns for the eye, one JSON document for the rest."""
     shown = run("status").stdout.splitlines()
-    assert shown[0].startswith(f"system 'demo': up, pid {up.process.pid}")
+    assert shown[0].startswith(f"system 'demo': up, pid {kept.process.pid}")
     assert shown[1].split()[:3] == ["BACKPLANE", "STATE", "PID"]
     assert {line.split()[0]: line.split()[-1] for line in shown[2:]} == {
         "query": "query=primary",
         "index": "index=primary",
     }
-    told = json.loads(run("status", "--json", "-s", str(up.run_dir)).stdout)
+    told = json.loads(run("status", "--json", "-s", str(kept.run_dir)).stdout)
     assert [backplane["name"] for backplane in told["backplanes"]] == ["query", "index"]
 
 
-def test_statistics_show_what_operations_did(up: RunningSystem) -> None:
+def test_statistics_show_what_operations_did(kept: RunningSystem) -> None:
     """How often, and how long. An answer leaves before its action is booked."""
-    run("call", "index.echo", "text=x")
 
-    def count() -> str:
+    def count() -> int:
         shown = run("status", "--stats").stdout.splitlines()
-        return next(line for line in shown if line.startswith("index.echo")).split()[1]
+        return next((int(line.split()[1]) for line in shown if line.startswith("index.echo")), 0)
 
-    wait_until(lambda: count() == "1", count)
+    run("call", "index.echo", "text=x")
+    before = wait_until(count)
+    run("call", "index.echo", "text=x")
+    wait_until(lambda: count() > before, count)
 
 
-def test_routes_lists_what_can_be_called(up: RunningSystem) -> None:
+def test_routes_lists_what_can_be_called(kept: RunningSystem) -> None:
     """With its signature, which is what one needs to call it."""
     entries = {entry["route"]: entry for entry in json.loads(run("routes", "--json").stdout)}
     assert set(entries) == {"index.pid", "index.echo", "query.ask"}
@@ -304,14 +296,14 @@ def test_routes_lists_what_can_be_called(up: RunningSystem) -> None:
     assert "The process that serves." in run("routes").stdout
 
 
-def test_call_prints_the_result(up: RunningSystem) -> None:
+def test_call_prints_the_result(kept: RunningSystem) -> None:
     """As it is for people, as JSON for programs."""
     assert run("call", "index.echo", "text=two words").stdout == "two words\n"
     assert run("call", "index.echo", "text=x", "--json").stdout == '"x"\n'
-    assert int(run("call", "query.ask", "--timeout", "30", "--priority", "0").stdout) in up.pids
+    assert int(run("call", "query.ask", "--timeout", "30", "--priority", "0").stdout) in kept.pids
 
 
-def test_a_call_that_fails_is_a_line(up: RunningSystem) -> None:
+def test_a_call_that_fails_is_a_line(kept: RunningSystem) -> None:
     """With what was meant, or what was expected."""
     assert "did you mean 'index.echo'?" in error_of(run("call", "index.ecko"), FAILED)
     assert "text" in error_of(run("call", "index.echo", "text=1"), FAILED)
@@ -319,7 +311,7 @@ def test_a_call_that_fails_is_a_line(up: RunningSystem) -> None:
     assert "--timeout allows more; `appbackplane why index.echo` shows meanwhile what the call waits for" in late
 
 
-def test_publish_says_when_nobody_hears(up: RunningSystem) -> None:
+def test_publish_says_when_nobody_hears(kept: RunningSystem) -> None:
     """A mistyped topic looks like one that works."""
     result = run("publish", "nothing", "x=1")
     assert (result.exit_code, result.stderr) == (DONE, "topic 'nothing' has no subscribers\n")
@@ -516,9 +508,9 @@ def test_check_finds_calls_that_would_wait_for_themselves(folder: Path) -> None:
     assert "query.ask -> index.pid -> query.ask" in said
 
 
-def test_output_that_nobody_reads_is_no_error(folder: Path, up: RunningSystem) -> None:
+def test_output_that_nobody_reads_is_no_error(kept: RunningSystem) -> None:
     """`appbackplane routes | head` is how people look."""
-    words = [sys.executable, "-m", "appbackplane.supervisor", "routes", "-s", str(up.run_dir)]
+    words = [sys.executable, "-m", "appbackplane.supervisor", "routes", "-s", str(kept.run_dir)]
     read_fd, write_fd = os.pipe()
     os.close(read_fd)
     result = subprocess.run(words, stdout=write_fd, stderr=subprocess.PIPE, text=True, timeout=LIMIT_S, check=False)

@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from appbackplane.supervisor.commands import main
 from appbackplane.supervisor.commands.cli import VERBS
 from tests.docs.pages import DOCS, table
 
-from .conftest import LIMIT_S, RunningSystem
+from .conftest import LIMIT_S, TOML, RunningSystem
 
 VARIABLE = "_APPBACKPLANE_COMPLETE"
 
@@ -36,16 +36,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "xdg"))
     monkeypatch.delenv("APPBACKPLANE_SYSTEM", raising=False)
     return tmp_path
-
-
-@pytest.fixture
-def up(folder: Path, start: Callable[..., RunningSystem]) -> Iterator[RunningSystem]:
-    """The system of the current folder, running."""
-    system = start()
-    system.wait_up()
-    yield system
-    system.signal(signal.SIGTERM)
-    system.wait_down()
 
 
 def test_verbs_and_options_are_offered(folder: Path) -> None:
@@ -70,7 +60,7 @@ def test_verbs_are_offered_without_importing_them(folder: Path) -> None:
     assert sorted(modules) == [f"appbackplane.supervisor.commands.{name}" for name in ("cli", "streams")]
 
 
-def test_backplanes_and_routes_of_the_running_system_are_offered(up: RunningSystem) -> None:
+def test_backplanes_and_routes_of_the_running_system_are_offered(kept: RunningSystem) -> None:
     """Of the one that the line is about."""
     assert offered("top", "--backplane", "") == ["query", "index"]
     assert offered("top", "demo.toml", "--backplane", "q") == ["query"]
@@ -80,22 +70,18 @@ def test_backplanes_and_routes_of_the_running_system_are_offered(up: RunningSyst
     assert offered("status", "-s", "d") == ["demo.toml"]
 
 
-def test_systems_that_run_are_offered_by_name(folder: Path, start: Callable[..., RunningSystem]) -> None:
+def test_systems_that_run_are_offered_by_name(
+    folder: Path, start: Callable[..., RunningSystem], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Those in their default run directories; the others have no name by which they are found."""
+    monkeypatch.setattr("tests.supervisor.conftest.TOML", TOML.replace('run_dir = "run"\n', ""))
     system = start()
-    toml = folder / "demo.toml"
-    system.signal(signal.SIGKILL)
-    system.process.wait(LIMIT_S)
-    toml.write_text(toml.read_text().replace('run_dir = "run"\n', ""))
-    again = subprocess.Popen(system.process.args, stderr=subprocess.PIPE, text=True)
-    assert again.stderr is not None
-    try:
-        assert any("is up, pid" in line for line in again.stderr)
-        assert offered("down", "-s", "de") == ["demo", "demo.toml"]
-        assert offered("top", "dem") == ["demo", "demo.toml"]
-    finally:
-        again.terminate()
-        again.communicate(timeout=LIMIT_S)
+    system.run_dir = folder / "xdg" / "appbackplane" / "demo"
+    system.wait_up()
+    assert offered("down", "-s", "de") == ["demo", "demo.toml"]
+    assert offered("top", "dem") == ["demo", "demo.toml"]
+    system.signal(signal.SIGTERM)
+    assert system.wait_down() == 0
 
 
 def test_without_a_system_nothing_is_offered_and_nothing_said(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,8 +11,9 @@ from click.testing import CliRunner
 
 from appbackplane.supervisor.commands import main
 from appbackplane.supervisor.folders import obstacle
+from tests import launching
 
-from .conftest import MODULE, TOML
+from .conftest import LIMIT_S, MODULE, TOML
 
 FAILED, WRONG = 1, 2
 
@@ -62,12 +61,7 @@ def refused_by_both(here: Path) -> str:
     before = there_is(here)
     checked = CliRunner().invoke(main, ["check", "demo.toml"])
     assert there_is(here) == before
-    started = subprocess.run(
-        [sys.executable, "-m", "appbackplane.supervisor", "up", "demo.toml"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    started = launching.run("up", "demo.toml", environment=os.environ, folder=here, given=None, limit_s=LIMIT_S)
     assert (checked.exit_code, checked.stderr) == (started.returncode, started.stderr)
     assert checked.exit_code in (FAILED, WRONG)
     assert "internal error" not in checked.stderr

@@ -17,9 +17,9 @@ from appbackplane.supervisor.processes.run_dir import running_pid
 from appbackplane.transport import Client
 
 from .conftest import RunningSystem
-from .test_commands import DONE, error_of, folder, run, up
+from .test_commands import DONE, error_of, folder, run
 
-__all__ = ["folder", "up"]
+__all__ = ["folder"]
 INTERRUPTED = 130
 
 
@@ -38,7 +38,7 @@ class Interrupted:
         """Whatever it is."""
 
 
-def test_an_interrupted_command_says_so_in_one_line(up: RunningSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_command_says_so_in_one_line(kept: RunningSystem, monkeypatch: pytest.MonkeyPatch) -> None:
     """And a shell script that runs it stops there."""
     monkeypatch.setattr(status, "ask", interrupt)
     assert error_of(run("status"), INTERRUPTED) == "interrupted"
@@ -54,7 +54,7 @@ def test_one_that_has_not_begun_does_too(folder: Path, monkeypatch: pytest.Monke
     assert error_of(run("up"), INTERRUPTED) == "interrupted"
 
 
-def test_listening_ends_by_ctrl_c(up: RunningSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listening_ends_by_ctrl_c(kept: RunningSystem, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no other way, so it is no failure."""
     monkeypatch.setattr(Client, "subscribe", interrupt)
     result = run("listen", "anything")
@@ -83,12 +83,12 @@ def test_what_was_not_waited_for_at_its_start_does_not_stay(folder: Path, monkey
 
 
 def test_what_keeps_a_system_from_going_down_is_told(
-    folder: Path, start: Callable[..., RunningSystem], monkeypatch: pytest.MonkeyPatch
+    folder: Path, start_alone: Callable[..., RunningSystem], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twenty seconds of silence look like a command that hangs."""
     monkeypatch.setattr(down, "_SILENT_MS", 1)
     monkeypatch.setattr(down, "_PATIENT_MS", 300)
-    system = start(system='stop_limit = "3s"', index='settings.Index.fails = "hang"')
+    system = start_alone(system='stop_limit = "3s"', index='settings.Index.fails = "hang"')
     system.wait_up()
     result = run("down")
     assert result.exit_code == DONE

@@ -48,18 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         os.kill(pid, signal.SIGKILL)
 
 
-@pytest.fixture
-def up(start: Callable[..., RunningSystem], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[RunningSystem]:
-    """A whole system, running in the current folder."""
-    monkeypatch.chdir(tmp_path)
-    system = start()
-    system.wait_up()
-    yield system
-    system.signal(signal.SIGTERM)
-    system.wait_down()
-
-
-def test_a_component_and_what_depends_on_it_and_back(up: RunningSystem) -> None:
+def test_a_component_and_what_depends_on_it_and_back(kept: RunningSystem) -> None:
     """It comes back when all are there, and says where that is; calls follow."""
     moved = run("move", "down", "index")
     assert (moved.exit_code, moved.stdout) == (DONE, "query=down, index=down\n"), moved.stderr
@@ -71,7 +60,7 @@ def test_a_component_and_what_depends_on_it_and_back(up: RunningSystem) -> None:
     assert run("call", "index.echo", "text=x").stdout == "x\n"
 
 
-def test_the_whole_system(up: RunningSystem) -> None:
+def test_the_whole_system(kept: RunningSystem) -> None:
     """Without a component. `status` says where the system is to be when that is not primary."""
     assert run("move", "secondary").stdout == "query=secondary, index=secondary\n"
     assert run("status").stdout.startswith("system 'demo': up (secondary), pid ")
@@ -93,7 +82,7 @@ def test_the_whole_system(up: RunningSystem) -> None:
     ],
 )
 def test_what_cannot_be_meant_is_one_line_and_the_right_exit_code(
-    up: RunningSystem, words: str, code: int, said: str
+    kept: RunningSystem, words: str, code: int, said: str
 ) -> None:
     """A script must tell its own mistake from a system that fails."""
     assert said in error_of(run(*words.split()), code)
@@ -112,10 +101,10 @@ def test_what_cannot_be_meant_is_one_line_and_the_right_exit_code(
         {"state": "down", "timeout": 1e300},
     ],
 )
-def test_a_body_that_makes_no_sense_is_refused(up: RunningSystem, body: dict[str, object]) -> None:
+def test_a_body_that_makes_no_sense_is_refused(kept: RunningSystem, body: dict[str, object]) -> None:
     """Programs ask too; and nothing they say may stop the supervisor."""
     with pytest.raises(InvalidArgument, match=r"supervisor\.move: (state|component|timeout): expected"):
-        up.ask("supervisor.move", body)
+        kept.ask("supervisor.move", body)
 
 
 def test_a_detached_system_that_is_not_whole_runs_and_says_so(folder: Path) -> None:

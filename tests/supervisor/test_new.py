@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 
 from appbackplane.supervisor.commands import main
 from appbackplane.supervisor.commands.new import FILES, component_of
+from tests.figures import LONG
 
 from .conftest import LIMIT_S
 
@@ -40,7 +41,7 @@ def short_folder() -> Iterator[str]:
         yield path
 
 
-@pytest.mark.parametrize("name", ["shop", "corner_shop2"])
+@pytest.mark.parametrize("name", [pytest.param("shop", marks=LONG), "corner_shop2"])
 def test_what_it_makes_passes_its_tests_and_comes_up(folder: Path, short_folder: str, name: str) -> None:
     """The first ten minutes of whoever tries this; what does not work in them is not tried again."""
     made = new(name, "--json")

@@ -23,7 +23,7 @@ from appbackplane.supervisor.commands import main
 from appbackplane.transport import connect
 from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgument, NotFound
 
-from .conftest import LIMIT_S, RunningSystem, is_alive
+from .conftest import LIMIT_S, RunningSystem, is_alive, starting
 from .test_limits import wait_for, with_groups
 
 Start = Callable[..., RunningSystem]
@@ -118,6 +118,30 @@ def up(start: Start) -> RunningSystem:
     return system
 
 
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSystem]:
+    """One system for the tests that restart nothing in it."""
+    with starting(tmp_path_factory.mktemp("lasting")) as begin:
+        system = begin(module=MODULE)
+        system.wait_up()
+        yield system
+        system.signal(signal.SIGTERM)
+        assert system.wait_down() == 0
+
+
+@pytest.fixture
+def changed(lasting: RunningSystem) -> Iterator[RunningSystem]:
+    """The same. Afterwards it runs as at its start, in the same processes."""
+    before = ids(lasting)
+    write(lasting)
+    yield lasting
+    write(lasting)
+    reload(lasting)
+    with connect(lasting.run_dir) as client:
+        client.call("index.forget", timeout=LIMIT_S)
+    assert ids(lasting) == before
+
+
 def write(system: RunningSystem, index: str = "", more: str = "", query: str = "", of_system: str = "") -> None:
     """Another TOML."""
     system.toml.write_text(
@@ -179,18 +203,18 @@ def under_load(system: RunningSystem, threads: int = 2) -> Iterator[list[int]]:
 # At once
 
 
-def test_what_can_be_is_changed_at_once_under_load(up: RunningSystem) -> None:
+def test_what_can_be_is_changed_at_once_under_load(changed: RunningSystem) -> None:
     """A restart for a threshold would cost every caller a second; here nobody notices."""
-    before = ids(up)
-    with under_load(up), connect(up.run_dir) as client:
+    before = ids(changed)
+    with under_load(changed), connect(changed.run_dir) as client:
         for number, level in enumerate(("DEBUG", "INFO", "WARNING"), 1):
             write(
-                up,
+                changed,
                 f'threads = {number * 2}\nquotas = [0, {number}]\ntick = "{number}00ms"\nslow_action = "{number}ms"\n'
                 f'max_latency = "{number * 50}us"\ncpu_limit = {90 + number}\ncpu_exempt = {number}',
                 of_system=f'log = {{level = "{level}"}}\nstop_limit = "{number}s"',
             )
-            answer = reload(up)
+            answer = reload(changed)
             assert answer["done"]
             assert answer["plan"]["restarted"] == []
             assert answer["generations"] == {}
@@ -200,47 +224,47 @@ def test_what_can_be_is_changed_at_once_under_load(up: RunningSystem) -> None:
             assert client.call("backplane.index.log_level", timeout=LIMIT_S) == level
             told = client.call("index.told", timeout=LIMIT_S)
             assert told["switch"] == pytest.approx(number * 1e-6, abs=1.1e-6)
-            assert up.backplane("index")["cpu_limit"]["percent"] == 90 + number
-    assert ids(up) == before
+            assert changed.backplane("index")["cpu_limit"]["percent"] == 90 + number
+    assert ids(changed) == before
 
 
-def test_nothing_to_do_is_said_and_nobody_is_disturbed(up: RunningSystem) -> None:
+def test_nothing_to_do_is_said_and_nobody_is_disturbed(changed: RunningSystem) -> None:
     """The usual case, from a script that reloads whatever was deployed."""
-    before = ids(up)
-    result = run("reload", str(up.toml))
+    before = ids(changed)
+    result = run("reload", str(changed.toml))
     assert result.exit_code == DONE
     assert result.stdout.splitlines() == [
-        f"nothing has changed: the system runs as {up.toml} says",
+        f"nothing has changed: the system runs as {changed.toml} says",
         "the code was not compared: appbackplane restart BACKPLANE loads new code",
     ]
-    assert ids(up) == before
+    assert ids(changed) == before
 
 
-def test_more_threads_take_a_blocked_queue_apart(up: RunningSystem) -> None:
+def test_more_threads_take_a_blocked_queue_apart(changed: RunningSystem) -> None:
     """Two calls that wait for each other: with one thread the second never begins, with two they meet."""
-    with connect(up.run_dir) as client, client.subscribe("index.inside") as inside:
+    with connect(changed.run_dir) as client, client.subscribe("index.inside") as inside:
         first = client.submit("index.meet", number=2, key="clerk-0", timeout=LIMIT_S)
         assert inside.get(LIMIT_S).body == {"count": 1}
         second = client.submit("index.meet", number=2, key="clerk-1", timeout=LIMIT_S)
         # Behind it, on the same link: it has been taken in, and has not begun.
         assert client.call("backplane.index.statistics", timeout=LIMIT_S)["queues"]["actions"] == 1
-        result = run("scale", "index", "--threads", "2", "-s", str(up.toml))
+        result = run("scale", "index", "--threads", "2", "-s", str(changed.toml))
         assert result.exit_code == DONE, result.output
         assert first.result(LIMIT_S) != second.result(LIMIT_S), "two threads"
 
 
-def test_blocked_threads_are_taken_away_and_nobody_loses_his_call(up: RunningSystem) -> None:
+def test_blocked_threads_are_taken_away_and_nobody_loses_his_call(changed: RunningSystem) -> None:
     """One that is taken away ends what it runs; and it does end, or each change would leave some behind."""
-    pid = up.backplane("index")["pid"]
-    with under_load(up), connect(up.run_dir) as client, client.subscribe("index.inside") as inside:
-        assert scale(up, 8)["problems"] == []
+    pid = changed.backplane("index")["pid"]
+    with under_load(changed), connect(changed.run_dir) as client, client.subscribe("index.inside") as inside:
+        assert scale(changed, 8)["problems"] == []
         most = tasks(pid)
         for _ in range(2):
             calls = [
                 client.submit("index.meet", number=9, key=f"clerk-{number}", timeout=LIMIT_S) for number in range(8)
             ]
             assert [inside.get(LIMIT_S).body["count"] for _ in calls] == [1, 2, 3, 4, 5, 6, 7, 8]
-            assert scale(up, 1)["problems"] == [], "it waits for none of them"
+            assert scale(changed, 1)["problems"] == [], "it waits for none of them"
             assert client.call("backplane.index.threads", timeout=LIMIT_S) == 1
             # A relief may have taken one of the calls; then a worker is idle, and ends at once.
             assert most - RELIEFS_MAX <= tasks(pid) <= most
@@ -248,9 +272,9 @@ def test_blocked_threads_are_taken_away_and_nobody_loses_his_call(up: RunningSys
             assert len({call.result(LIMIT_S) for call in calls}) == 8
             wait_for(lambda: tasks(pid) == most - 7)
             client.call("index.forget", timeout=LIMIT_S)
-            assert scale(up, 8)["problems"] == []
+            assert scale(changed, 8)["problems"] == []
             assert tasks(pid) == most
-    assert ids(up)["index"] == (pid, 1)
+    assert ids(changed)["index"] == (pid, 1)
 
 
 def scale(system: RunningSystem, threads: int) -> dict[str, Any]:
@@ -400,40 +424,40 @@ BAD = {
 }
 
 
-def test_a_bad_file_changes_nothing(up: RunningSystem) -> None:
+def test_a_bad_file_changes_nothing(changed: RunningSystem) -> None:
     """Whatever is wrong with it is said, a line each; what is right in it is not done either."""
-    before = ids(up), up.status()["config"]
-    with connect(up.run_dir) as client:
+    before = ids(changed), changed.status()["config"]
+    with connect(changed.run_dir) as client:
         for case, (text, expected, code) in BAD.items():
-            up.toml.write_text(text)
-            result = run("reload", str(up.toml), "-s", str(up.run_dir))
+            changed.toml.write_text(text)
+            result = run("reload", str(changed.toml), "-s", str(changed.run_dir))
             assert result.exit_code == code, (case, result.output)
             said = errors(result)
             assert len(said) == len(expected), (case, said)
             for line, problem in zip(said, expected, strict=True):
                 assert line.startswith("appbackplane: "), case
                 assert problem in line, case
-            assert (ids(up), up.status()["config"]) == before, case
+            assert (ids(changed), changed.status()["config"]) == before, case
             assert client.call("backplane.query.threads", timeout=LIMIT_S) == 1, case
 
 
-def test_the_supervisor_believes_nobody(up: RunningSystem) -> None:
+def test_the_supervisor_believes_nobody(changed: RunningSystem) -> None:
     """Who asks it without the command line, or has shown a plan that is not true any more, changes nothing."""
-    write(up, "threads = 2")
-    body = {"file": str(up.toml), "text": up.toml.read_text()}
-    digest = up.ask("supervisor.reload", {**body, "dry_run": True})["digest"]
-    scale(up, 3)
+    write(changed, "threads = 2")
+    body = {"file": str(changed.toml), "text": changed.toml.read_text()}
+    digest = changed.ask("supervisor.reload", {**body, "dry_run": True})["digest"]
+    scale(changed, 3)
     with pytest.raises(FailedPrecondition, match="has changed since the plan was made"):
-        up.ask("supervisor.reload", {**body, "digest": digest})
+        changed.ask("supervisor.reload", {**body, "digest": digest})
     with pytest.raises(InvalidArgument, match="unknown key"):
-        up.ask("supervisor.reload", {**body, "text": body["text"] + "\nthread = 1"})
+        changed.ask("supervisor.reload", {**body, "text": body["text"] + "\nthread = 1"})
     with pytest.raises(InvalidArgument, match="expected `file`, an absolute path"):
-        up.ask("supervisor.reload", {**body, "file": "demo.toml"})
+        changed.ask("supervisor.reload", {**body, "file": "demo.toml"})
     with pytest.raises(InvalidArgument, match="timeout: expected 0 to 86400 seconds, got -1"):
-        up.ask("supervisor.reload", {**body, "timeout": -1})
+        changed.ask("supervisor.reload", {**body, "timeout": -1})
     with pytest.raises(InvalidArgument, match=r"backplane\.index\.threads: expected .* >= 1, got 0"):
-        scale(up, 0)
+        scale(changed, 0)
     with pytest.raises(NotFound, match="no backplane 'nobody'"):
-        up.ask("supervisor.scale", {"backplane": "nobody", "threads": 2})
-    with connect(up.run_dir) as client:
+        changed.ask("supervisor.scale", {"backplane": "nobody", "threads": 2})
+    with connect(changed.run_dir) as client:
         assert client.call("backplane.index.threads", timeout=LIMIT_S) == 3

@@ -46,12 +46,10 @@ def test_it_comes_up_and_goes_down_in_order(start: Start) -> None:
     assert downs == ["query      | query is down", "index      | index is down"]
 
 
-def test_calls_go_through_while_it_is_up(start: Start) -> None:
+def test_calls_go_through_while_it_is_up(kept: RunningSystem) -> None:
     """The directory that the supervisor hands out leads to the processes that it started."""
-    system = start()
-    system.wait_up()
-    with connect(system.run_dir) as client:
-        assert client.call("query.ask", timeout=LIMIT_S) == system.backplane("index")["pid"]
+    with connect(kept.run_dir) as client:
+        assert client.call("query.ask", timeout=LIMIT_S) == kept.backplane("index")["pid"]
 
 
 def test_a_killed_backplane_is_seen_at_once_and_comes_back(start: Start) -> None:
@@ -113,16 +111,16 @@ def test_a_crash_loop_is_given_up_and_the_others_serve(start: Start) -> None:
     ("fails", "reason"),
     [("constructor", "no index here"), ("exit", "exited with 7: exits by itself")],
 )
-def test_what_cannot_be_constructed_ends_with_its_reason(start: Start, fails: str, reason: str) -> None:
+def test_what_cannot_be_constructed_ends_with_its_reason(start_alone: Start, fails: str, reason: str) -> None:
     """Restarting it would only say the same again, and somebody waits for the prompt."""
-    system = start(index=f'[backplane.index.settings.Index]\nfails = "{fails}"')
+    system = start_alone(index=f'[backplane.index.settings.Index]\nfails = "{fails}"')
     assert system.wait_down() == 1
     assert any(reason in line for line in system.said), system.said
 
 
-def test_a_second_signal_kills_at_once(start: Start) -> None:
+def test_a_second_signal_kills_at_once(start_alone: Start) -> None:
     """A second Ctrl-C means it, even while a hook hangs."""
-    system = start('stop_limit = "1h"', '[backplane.index.settings.Index]\nfails = "hang"')
+    system = start_alone('stop_limit = "1h"', '[backplane.index.settings.Index]\nfails = "hang"')
     system.wait_up()
     system.signal(signal.SIGINT)
     system.wait_for("index is down")
@@ -130,9 +128,9 @@ def test_a_second_signal_kills_at_once(start: Start) -> None:
     assert system.wait_down() == 1
 
 
-def test_a_hook_that_hangs_is_waited_for_only_so_long(start: Start) -> None:
+def test_a_hook_that_hangs_is_waited_for_only_so_long(start_alone: Start) -> None:
     """`stop_limit` is a promise to whoever waits."""
-    system = start('stop_limit = "500ms"', '[backplane.index.settings.Index]\nfails = "hang"')
+    system = start_alone('stop_limit = "500ms"', '[backplane.index.settings.Index]\nfails = "hang"')
     system.wait_up()
     system.signal(signal.SIGTERM)
     system.wait_down()
@@ -151,15 +149,14 @@ def test_a_child_that_escaped_by_its_own_session_is_not_left_behind(start: Start
     assert system.wait_down() == 0
 
 
-def test_a_second_supervisor_is_refused_with_the_pid_of_the_first(start: Start) -> None:
+def test_a_second_supervisor_is_refused_with_the_pid_of_the_first(kept: RunningSystem) -> None:
     """It would steal the sockets of a system that serves."""
-    first = start()
-    first.wait_up()
-    second = start()
-    second.process.wait(LIMIT_S)
-    second.wait_for(f"already running, pid {first.process.pid}")
-    assert second.process.returncode == 1
-    assert first.status()["state"] == "up"
+    second = RunningSystem(kept.toml)
+    assert second.process.stderr is not None
+    with second.process.stderr:
+        second.wait_for(f"already running, pid {kept.process.pid}")
+        assert second.process.wait(LIMIT_S) == 1
+    assert kept.status()["state"] == "up"
 
 
 def test_when_the_supervisor_is_killed_its_processes_end_and_it_can_be_started_again(start: Start) -> None:
@@ -178,15 +175,17 @@ def test_when_the_supervisor_is_killed_its_processes_end_and_it_can_be_started_a
     assert second.wait_down() == 0
 
 
-def test_statistics_of_a_stopped_process_are_none_and_the_rest_come(start: Start) -> None:
+def test_statistics_of_a_stopped_process_are_none_and_the_rest_come(kept: RunningSystem) -> None:
     """No answer means unknown; one that is frozen must not hide the others."""
-    system = start()
-    system.wait_up()
-    os.kill(system.backplane("index")["pid"], signal.SIGSTOP)
-    entries = {b["name"]: b["statistics"] for b in system.status(statistics=True)["backplanes"]}
-    assert entries["index"] is None
-    assert "operations" in entries["query"]
-    wait_until(lambda: system.backplane("index")["health"] == "unknown")  # it is, a second after its last heartbeat
+    pid = kept.backplane("index")["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        entries = {b["name"]: b["statistics"] for b in kept.status(statistics=True)["backplanes"]}
+        assert entries["index"] is None
+        assert "operations" in entries["query"]
+        wait_until(lambda: kept.backplane("index")["health"] == "unknown")  # it is, a second after its last heartbeat
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 def test_a_stalled_client_and_a_flood_of_garbage_change_nothing(start: Start) -> None:
@@ -229,12 +228,19 @@ def test_connections_up_to_the_limit_of_descriptors_leave_it_alive(start: Start,
             assert client.call("query.ask", timeout=LIMIT_S) == index
 
 
-def test_an_unknown_question_is_refused(start: Start) -> None:
+def test_an_unknown_question_is_refused(kept: RunningSystem) -> None:
     """With a status, not with silence until the deadline."""
-    system = start(stand_in=True)
-    system.wait_up()
     with pytest.raises(NotFound):
-        system.ask("supervisor.explode")
+        kept.ask("supervisor.explode")
+
+
+def test_no_publish_reaches_the_supervisor(kept: RunningSystem) -> None:
+    """It serves no topics: a stray message is malformed, counted, and said once."""
+    link = Link("stray")
+    peer = link.connect(supervisor_socket(kept.run_dir))
+    link.send(peer, batch([Encoder().encode(Envelope(PUBLISH, 1, None, "t", None, None, None, {}))]))
+    kept.wait_for("malformed frame from b'stray-")
+    link.close()
 
 
 # Processes that a real runtime would never be
@@ -282,14 +288,3 @@ def test_a_registration_under_a_false_pid_is_refused(start: Start) -> None:
     """What we would kill, and what we would watch, must be what serves."""
     system = start('start_limit = "1s"', with_behaviour("liar"), stand_in=True)
     assert system.wait_down() == 1
-
-
-def test_no_publish_reaches_the_supervisor(start: Start) -> None:
-    """It serves no topics: a stray message is malformed, counted, and said once."""
-    system = start(stand_in=True)
-    system.wait_up()
-    link = Link("stray")
-    peer = link.connect(supervisor_socket(system.run_dir))
-    link.send(peer, batch([Encoder().encode(Envelope(PUBLISH, 1, None, "t", None, None, None, {}))]))
-    system.wait_for("malformed frame from b'stray-")
-    link.close()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -14,6 +12,7 @@ from click.testing import CliRunner, Result
 from appbackplane.supervisor.commands import main
 from appbackplane.transport import connect
 from appbackplane.transport.errors import InvalidArgument
+from tests.waiting import wait_until
 
 from .conftest import RunningSystem
 
@@ -23,35 +22,25 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(main, [str(word) for word in words])
 
 
-@pytest.fixture
-def up(tmp_path: Path, start: Callable[..., RunningSystem], monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningSystem]:
-    """A running system."""
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "xdg"))
-    monkeypatch.delenv("APPBACKPLANE_SYSTEM", raising=False)
-    system = start()
-    system.wait_up()
-    yield system
-    system.signal(signal.SIGTERM)
-    system.wait_down()
-
-
-def test_without_a_terminal_it_looks_once(up: RunningSystem) -> None:
+def test_without_a_terminal_it_looks_once(kept: RunningSystem) -> None:
     """In a pipe or a log nobody presses q."""
-    shown = run("top", str(up.toml)).stdout.splitlines()
+    shown = run("top", str(kept.toml)).stdout.splitlines()
     assert shown[0].startswith(" demo  up")
     assert [line.split()[0:3:2] for line in shown[4:6]] == [["query", "primary"], ["index", "primary"]]
     assert not any("\x1b" in line for line in shown)
-    assert run("top", "-s", str(up.toml), "--once").stdout.splitlines()[3] == shown[3]
+    assert run("top", "-s", str(kept.toml), "--once").stdout.splitlines()[3] == shown[3]
 
 
-def test_programs_get_all_figures_and_those_agree_with_status(up: RunningSystem) -> None:
+def test_programs_get_all_figures_and_those_agree_with_status(kept: RunningSystem) -> None:
     """Two commands that disagree are worse than one."""
-    with connect(up.run_dir) as client:
+    with connect(kept.run_dir) as client:
         for _ in range(20):
             client.call("index.echo", text="x")
-    (query, index) = json.loads(run("top", "-s", str(up.toml), "--json").stdout)["backplanes"]
+        # An answer leaves before its action is booked.
+        wait_until(lambda: client.call("backplane.index.statistics")["operations"]["index.echo"]["count"] == 20)
+    (query, index) = json.loads(run("top", "-s", str(kept.toml), "--json").stdout)["backplanes"]
     operations = {one["name"]: one for one in index["operations"]}
-    told = json.loads(run("status", "-s", str(up.toml), "--stats", "--json").stdout)["backplanes"]
+    told = json.loads(run("status", "-s", str(kept.toml), "--stats", "--json").stdout)["backplanes"]
     accounts = told[1]["statistics"]["operations"]
     assert {name: one["count"] for name, one in operations.items()} == {
         name: account["count"] for name, account in accounts.items()
@@ -62,38 +51,38 @@ def test_programs_get_all_figures_and_those_agree_with_status(up: RunningSystem)
     assert index["rate"] == 0.0, "of the last 80 ms, in which nothing was called"
 
 
-def test_one_backplane_can_be_asked_for(up: RunningSystem) -> None:
+def test_one_backplane_can_be_asked_for(kept: RunningSystem) -> None:
     """With its operations; a name that is none is an error with those there are."""
-    told = json.loads(run("top", "-s", str(up.toml), "--json", "--backplane", "index").stdout)
+    told = json.loads(run("top", "-s", str(kept.toml), "--json", "--backplane", "index").stdout)
     assert [one["name"] for one in told["backplanes"]] == ["index"]
-    assert "OPERATION" in run("top", "-s", str(up.toml), "--backplane", "index").stdout
-    wrong = run("top", "-s", str(up.toml), "--backplane", "indx")
+    assert "OPERATION" in run("top", "-s", str(kept.toml), "--backplane", "index").stdout
+    wrong = run("top", "-s", str(kept.toml), "--backplane", "indx")
     assert (wrong.exit_code, wrong.stderr) == (
         1, "appbackplane: no backplane 'indx' in 'demo' (did you mean 'index'?)\n"
     )  # fmt: skip
 
 
-def test_who_is_asked_in_a_hurry_has_left_nothing_unanswered(up: RunningSystem) -> None:
+def test_who_is_asked_in_a_hurry_has_left_nothing_unanswered(kept: RunningSystem) -> None:
     """A live view gives backplanes 40 ms; one that is merely slow would be told to everybody as one that says nothing."""
-    pid = up.backplane("index")["pid"]
+    pid = kept.backplane("index")["pid"]
     os.kill(pid, signal.SIGSTOP)
     try:
-        hurried = up.ask("supervisor.status", {"buckets": True, "limit": 0.02})["backplanes"][1]
+        hurried = kept.ask("supervisor.status", {"buckets": True, "limit": 0.02})["backplanes"][1]
         assert hurried["statistics"] is None and hurried["health"] != "unknown"
-        patient = up.ask("supervisor.status", {"statistics": True})["backplanes"][1]
+        patient = kept.ask("supervisor.status", {"statistics": True})["backplanes"][1]
         assert (patient["statistics"], patient["health"]) == (None, "unknown")
     finally:
         os.kill(pid, signal.SIGCONT)
 
 
 @pytest.mark.parametrize("limit", [0, -1, 60, "soon"])
-def test_no_more_time_is_given_than_the_supervisor_has(up: RunningSystem, limit: object) -> None:
+def test_no_more_time_is_given_than_the_supervisor_has(kept: RunningSystem, limit: object) -> None:
     """A question that waits for ever would keep its place for ever."""
     with pytest.raises(InvalidArgument, match="expected seconds, above 0 and up to"):
-        up.ask("supervisor.status", {"statistics": True, "limit": limit})
+        kept.ask("supervisor.status", {"statistics": True, "limit": limit})
 
 
-def test_wrong_words_are_refused(up: RunningSystem) -> None:
+def test_wrong_words_are_refused(kept: RunningSystem) -> None:
     """Before anything is asked."""
     assert run("top", "--sort", "colour").exit_code == 2
     assert run("top", "--interval", "0").exit_code == 2

@@ -71,18 +71,15 @@ def serving(system: RunningSystem) -> dict[str, tuple[int, int]]:
         ("import os, ", "import os, time; os.kill(os.getpid(), 9)\nimport os, ", "killed by signal 9"),
     ],
 )
-def test_what_cannot_be_constructed_is_refused(
-    up: Callable[..., RunningSystem], old: str, new: str, because: str
-) -> None:
+def test_what_cannot_be_constructed_is_refused(kept: RunningSystem, old: str, new: str, because: str) -> None:
     """A typo, deployed: it was an outage, since the good process was ended before the bad one was looked at."""
-    system = up()
-    before = serving(system)
-    (system.toml.parent / "demo.py").write_text(MODULE.replace(old, new))
+    before = serving(kept)
+    (kept.toml.parent / "demo.py").write_text(MODULE.replace(old, new))
     (line,) = refusal(run("restart", "query", "index"))
     assert line.startswith("backplane 'query': " if "Query" in old or "import" in old else "backplane 'index': ")
     assert because in line
     assert line.endswith("; nothing was restarted")
-    assert serving(system) == before
+    assert serving(kept) == before
 
 
 def test_a_folder_that_has_gone_is_refused(start: Start, tmp_path: Path) -> None:
@@ -110,15 +107,14 @@ def test_who_is_taken_along_is_tried_too(up: Callable[..., RunningSystem]) -> No
     assert serving(system) == before
 
 
-def test_what_does_not_fit_the_others_is_refused(up: Callable[..., RunningSystem]) -> None:
+def test_what_does_not_fit_the_others_is_refused(kept: RunningSystem) -> None:
     """It was constructed, registered, and killed again and again, because the others did not fit to it."""
-    system = up()
-    before = serving(system)
+    before = serving(kept)
     changed = MODULE.replace("class Index(Component):", 'class Index(Component):\n    depends_on = ("query",)\n')
-    (system.toml.parent / "demo.py").write_text(changed)
+    (kept.toml.parent / "demo.py").write_text(changed)
     (line,) = refusal(run("restart", "index"))
     assert line == "components depend on each other in a cycle: query -> index -> query; nothing was restarted"
-    assert serving(system) == before
+    assert serving(kept) == before
 
 
 def test_what_is_not_constructed_in_time_is_refused(up: Callable[..., RunningSystem]) -> None:

@@ -57,6 +57,11 @@ class Watcher(Component):
         """Monitor it."""
         self.monitor(target, self.on_end)
 
+    @operation()
+    def forget(self) -> None:
+        """What it was told."""
+        self.told.clear()
+
     def on_end(self, notice: EndNotice) -> None:
         """Remember."""
         self.told.append((notice, time.monotonic()))

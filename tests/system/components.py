@@ -639,6 +639,12 @@ class Gate(StateMachine):
         self.become(Stage.OPEN)
 
     @operation()
+    def close(self) -> None:
+        """And forget who has passed."""
+        self.passed.clear()
+        self.become(Stage.CLOSED)
+
+    @operation()
     def who_passed(self) -> list[str]:
         """So far."""
         return self.passed
@@ -680,6 +686,11 @@ class Worker(Component):
     def ended(self) -> list[str]:
         """What has ended, and how."""
         return self.log
+
+    @operation(priority=0)
+    def forget(self) -> None:
+        """What has ended."""
+        self.log.clear()
 
 
 class Workplace(AppObject):
@@ -727,6 +738,7 @@ class Valve(Component):
     @operation(priority=4)
     def hold(self) -> None:
         """Blocks, as a call into a library does."""
+        self.may_end.clear()
         self.may_end.wait(60.0)
 
 
@@ -836,10 +848,8 @@ class Booth(Component):
 
     @operation(priority=4, admit=Adaptive(aim_ms=20))
     def serve(self) -> None:
-        """By computing."""
-        end_ns = RealClock.now_ns() + 2_000_000
-        while RealClock.now_ns() < end_ns:
-            pass
+        """By waiting: who presses has the CPU to itself."""
+        threading.Event().wait(0.002)
 
 
 class Visitor(AppObject):
@@ -1148,6 +1158,11 @@ class Cashier(Component):
     @operation()
     def counts(self) -> list[int]:
         return [self.paid_count, self.in_vain_count]
+
+    @operation()
+    def forget(self) -> None:
+        """What was counted."""
+        self.paid_count = self.in_vain_count = 0
 
     @operation()
     def pid(self) -> int:

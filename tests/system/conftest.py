@@ -310,6 +310,17 @@ def systems_in(folder: Path) -> Iterator[Up]:
         yield start
 
 
+@contextmanager
+def standing(toml: str, *modules: str) -> Iterator[System]:
+    """One system for the tests of a module, with these modules of this folder beside its TOML."""
+    with short_folder() as folder, systems_in(folder) as begin:
+        for module in modules:
+            shutil.copy(HERE / module, folder)
+        system = begin(toml)
+        system.wait_up()
+        yield system
+
+
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A folder for the files and run directories of one test."""
@@ -339,9 +350,7 @@ def up(begin: Up) -> Up:
 @pytest.fixture(scope="module")
 def shelves(_no_ignored_interrupt: None) -> Iterator[System]:
     """One system for all: what one test does to it must not be felt by the next."""
-    with short_folder() as folder, systems_in(folder) as begin:
-        system = begin(SHELVES)
-        system.wait_up()
+    with standing(SHELVES) as system:
         yield system
 
 

@@ -27,6 +27,11 @@ class Store(Component):
         return self.ended
 
     @operation(priority=0)
+    def forget(self) -> None:
+        """How they ended."""
+        self.ended.clear()
+
+    @operation(priority=0)
     def pid(self) -> int:
         """The process that loads."""
         return os.getpid()

@@ -12,6 +12,7 @@ import select
 import sys
 import threading
 from collections import Counter, deque
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -62,24 +63,26 @@ def payer(client: Client, words: list[str]) -> object:
 
 
 def steady(client: Client, words: list[str]) -> object:
-    """Call ROUTE one time after the other."""
+    """Call ROUTE one time after the other, with PAUSE seconds in between (default: 0)."""
+    route, pause_s = words[0], float(words[1]) if words[1:] else 0.0
     answers: set[int] = set()
     errors: list[str] = []
     count = 0
     while not _is_over():
         try:
-            answers.add(client.call(*words))
+            answers.add(client.call(route))
         except BackplaneError as error:
             errors.append(repr(error))
         count += 1
         if count == 1:
             _ready()
+        threading.Event().wait(pause_s)
     return {"count": count, "answers": sorted(answers), "errors": errors}
 
 
 def pipelined(client: Client, words: list[str]) -> object:
-    """Call ROUTE, with COUNT calls outstanding all the time."""
-    route, window = words[0], int(words[1])
+    """Call ROUTE, with COUNT calls outstanding all the time; PAUSE seconds behind each answer (default: 0)."""
+    route, window, pause_s = words[0], int(words[1]), float(words[2]) if words[2:] else 0.0
     outstanding: deque[PendingCall] = deque()
     errors: list[str] = []
     count = replies = 0
@@ -95,12 +98,14 @@ def pipelined(client: Client, words: list[str]) -> object:
             errors.append(repr(error))
         if count == window:
             _ready()
+        if not _is_over():
+            threading.Event().wait(pause_s)
     return {"count": count, "replies": replies, "errors": errors}
 
 
 def concurrent(client: Client, words: list[str]) -> object:
-    """Call ROUTE from COUNT tasks of an event loop."""
-    route, tasks_count = words[0], int(words[1])
+    """Call ROUTE from COUNT tasks of an event loop, each with PAUSE seconds in between (default: 0)."""
+    route, tasks_count, pause_s = words[0], int(words[1]), float(words[2]) if words[2:] else 0.0
     errors: list[str] = []
     counts = [0, 0]
 
@@ -114,6 +119,8 @@ def concurrent(client: Client, words: list[str]) -> object:
                 errors.append(repr(error))
             if counts[1] == 1:
                 _ready()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.Event().wait(), pause_s)
 
     async def run() -> None:
         async with await connect_async(sys.argv[2]) as asynchronous:

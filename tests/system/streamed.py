@@ -26,6 +26,11 @@ class Rows(Component):
         return self.ended
 
     @operation(priority=0)
+    def forget(self) -> None:
+        """How they ended."""
+        self.ended.clear()
+
+    @operation(priority=0)
     def pid(self) -> int:
         """The process that streams."""
         return os.getpid()

@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from appbackplane.transport import Address, Client, connect_async
 from appbackplane.transport.errors import NotFound, UnknownRoute
 from tests.figures import judge
 
-from .conftest import HERE, System, Up, ask_until, wait_dead
+from .conftest import HERE, System, ask_until, standing, wait_dead
 from .peers.conftest import Meet, Nodes, meet  # noqa: F401
 
 SYSTEM = """
@@ -32,10 +33,20 @@ components = ["addressed:Watcher"]
 TOLD_S_MAX = 0.010
 
 
-@pytest.fixture(autouse=True)
-def _module(folder: Path) -> None:
-    """Beside the TOML."""
-    shutil.copy(HERE / "addressed.py", folder)
+@pytest.fixture(scope="module")
+def house(_no_ignored_interrupt: None) -> Iterator[System]:
+    """One system for all: whatever a test has killed or restarted is there again after it."""
+    with standing(SYSTEM, "addressed.py") as system:
+        yield system
+
+
+@pytest.fixture
+def system(house: System) -> System:
+    """Nothing is watched in it, and nobody was told anything."""
+    with house.connect() as client:
+        ask_until(client, "watcher.forget", lambda _: True)
+        ask_until(client, "backplane.bank.statistics", lambda known: known["addresses"]["watchers"] == 0)
+    return house
 
 
 def opened(client: Client, owner: str = "ada") -> Address:
@@ -74,9 +85,8 @@ def wait_restarted(system: System, name: str, dead: int) -> None:
         )
 
 
-def test_an_address_is_called_from_clients_and_objects_and_the_end_is_told_with_its_reason(up: Up) -> None:
+def test_an_address_is_called_from_clients_and_objects_and_the_end_is_told_with_its_reason(system: System) -> None:
     """Text that travels in arguments and results; the same call for a client, an object and the command line."""
-    system = up(SYSTEM)
     with system.connect() as client:
         account = opened(client)
         assert client.call(account.to("deposit"), cents=5) == 5
@@ -90,14 +100,13 @@ def test_an_address_is_called_from_clients_and_objects_and_the_end_is_told_with_
         ((of, reason, because, told_s),) = told(client)
         assert (of, reason, because) == (account, "ended", "moved away")
         judge("from the end of an object to a monitor's action in another process", told_s - ended_s, TOLD_S_MAX)
-        with pytest.raises(NotFound, match="accounts:1 has ended"):
+        with pytest.raises(NotFound, match=f"accounts:{account.number} has ended"):
             client.call(account.to("deposit"), cents=1)
         assert opened(client) != account
 
 
-def test_another_component_spawns_where_it_is_offered(up: Up) -> None:
+def test_another_component_spawns_where_it_is_offered(system: System) -> None:
     """The object is where the component is, not where its spawner is."""
-    system = up(SYSTEM)
     with system.connect() as client:
         account = Address(client.call("watcher.open_there", component="accounts", owner="bob", backplane="bank"))
         assert (account.backplane, account.component) == ("bank", "accounts")
@@ -106,9 +115,8 @@ def test_another_component_spawns_where_it_is_offered(up: Up) -> None:
             client.call("accounts.spawn", kind="Ledger")
 
 
-def test_kill_minus_nine_is_told_and_an_old_address_never_reaches_a_new_object(up: Up) -> None:
+def test_kill_minus_nine_is_told_and_an_old_address_never_reaches_a_new_object(system: System) -> None:
     """The next process gives the same numbers again; an address carries the incarnation, so it is told that it has ended."""
-    system = up(SYSTEM)
     with system.connect() as client:
         account = opened(client)
         watched(client, account)
@@ -122,6 +130,8 @@ def test_kill_minus_nine_is_told_and_an_old_address_never_reaches_a_new_object(u
         wait_dead(dead)
         wait_restarted(system, "bank", dead)
         again = Address(ask_until(client, "accounts.open", lambda _address: True, owner="eve"))
+        while again.number < account.number:  # it counts anew
+            again = opened(client, "eve")
         assert (again.component, again.number) == (account.component, account.number)
         assert again != account
         assert client.call(again.to("deposit"), cents=100) == 100
@@ -132,9 +142,8 @@ def test_kill_minus_nine_is_told_and_an_old_address_never_reaches_a_new_object(u
         assert client.call(again.to("deposit"), cents=1) == 101
 
 
-def test_who_watched_and_was_killed_is_forgotten(up: Up) -> None:
+def test_who_watched_and_was_killed_is_forgotten(system: System) -> None:
     """Or each death would leave something behind where the object is."""
-    system = up(SYSTEM)
     with system.connect() as client:
         account = opened(client)
         watched(client, account)
@@ -143,9 +152,8 @@ def test_who_watched_and_was_killed_is_forgotten(up: Up) -> None:
         assert client.call(account.to("close")) > 0.0
 
 
-def test_an_orderly_restart_is_an_end_and_waits_for_no_monitor(up: Up) -> None:
+def test_an_orderly_restart_is_an_end_and_waits_for_no_monitor(system: System) -> None:
     """A drain is not held up by those who wait for an end: neither where the object is, nor where its monitor is."""
-    system = up(SYSTEM)
     with system.connect() as client:
         account = opened(client)
         watched(client, account)
@@ -160,9 +168,8 @@ def test_an_orderly_restart_is_an_end_and_waits_for_no_monitor(up: Up) -> None:
         ask_until(client, "backplane.bank.statistics", lambda known: known["addresses"]["watchers"] == 0)
 
 
-def test_what_never_existed_and_what_is_of_another_system(up: Up) -> None:
+def test_what_never_existed_and_what_is_of_another_system(system: System) -> None:
     """Each is told at once, and in words that say which it is."""
-    system = up(SYSTEM)
     with system.connect() as client:
         account = opened(client)
         never = Address(f"{account.rpartition(':')[0]}:4711")
@@ -180,8 +187,9 @@ def test_what_never_existed_and_what_is_of_another_system(up: Up) -> None:
 
 
 @pytest.fixture
-def two(meet: Meet) -> Nodes:  # noqa: F811
+def two(meet: Meet, folder: Path) -> Nodes:  # noqa: F811
     """A node that watches, and one that has what is watched."""
+    shutil.copy(HERE / "addressed.py", folder)
     return meet(
         "ab", components={"a": ["served:Home", "addressed:Watcher"], "b": ["served:Calc", "addressed:Accounts"]}
     )

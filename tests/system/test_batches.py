@@ -14,10 +14,12 @@ import pytest
 from appbackplane.runtime.observation import segments
 from appbackplane.spark.delivery import SystemDelivery
 from appbackplane.transport.errors import BackplaneError, FailedPrecondition
+from tests.figures import IS_LONG
 
 from .conftest import LIMIT_S, Up, ask_until, wait_dead
 
 TOPIC = "numbers.next"
+KILLS = 5 if IS_LONG else 2
 SYSTEM = """
 [topic."numbers.next"]
 record = true
@@ -84,7 +86,7 @@ def test_what_kills_its_backplane_loses_and_doubles_nothing(up: Up) -> None:
     delivery = SystemDelivery(system.run_dir, "g", backplane="hall", patience_s=LIMIT_S)
     batch = 0
     try:
-        while len(kills) < 5:
+        while len(kills) < KILLS:
             for _ in range(2):
                 delivery.to_topic(TOPIC, batch, rows(1_000 * batch, 1_000))
             batch += 1

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from appbackplane.transport import InternalError
 
-from .conftest import LIMIT_S, Up
+from .conftest import LIMIT_S, System, standing
 
 HANDS = """
 [backplane.left]
@@ -16,9 +18,16 @@ components = ["components:RightHand"]
 """
 
 
-def test_plain_operations_wait_for_each_other_across_processes(up: Up) -> None:
+@pytest.fixture(scope="module")
+def hands(_no_ignored_interrupt: None) -> Iterator[System]:
+    """Each calls the other."""
+    with standing(HANDS) as system:
+        yield system
+
+
+def test_plain_operations_wait_for_each_other_across_processes(hands: System) -> None:
     """Each backplane has one thread by its configuration; each that blocks is replaced, and they are used again."""
-    with up(HANDS).connect() as client:
+    with hands.connect() as client:
         for _ in range(3):
             there = client.call("left_hand.pass_on", key="0", keys=list("1234567"), timeout=LIMIT_S)
             assert there == [
@@ -32,9 +41,9 @@ def test_plain_operations_wait_for_each_other_across_processes(up: Up) -> None:
         assert client.call("left_hand.threads_count") <= threads + 8
 
 
-def test_a_cycle_of_plain_operations_is_refused_at_once(up: Up) -> None:
+def test_a_cycle_of_plain_operations_is_refused_at_once(hands: System) -> None:
     """The object would wait for itself until its deadline, and a thread with it."""
-    with up(HANDS).connect() as client:
+    with hands.connect() as client:
         with pytest.raises(InternalError, match=r"call cycle: .*left_hand\.pass_on on left/left_hand\.0"):
             client.call("left_hand.pass_on", key="0", keys=["1", "0"], timeout=LIMIT_S)
         assert client.call("left_hand.pass_on", key="0", keys=[]) == ["left/left_hand.0"]

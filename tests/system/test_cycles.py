@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from appbackplane.transport.errors import InternalError
 
-from .conftest import Up, command
+from .conftest import System, Up, command, standing
 
 PING_PONG = """
 [backplane.here]
@@ -24,9 +26,15 @@ components = ["components:Meeting"]
 """
 
 
-def test_a_call_that_comes_back_to_its_caller_is_refused_at_once_and_the_way_is_told(up: Up) -> None:
+@pytest.fixture(scope="module")
+def system(_no_ignored_interrupt: None) -> Iterator[System]:
+    """Each calls the other."""
+    with standing(PING_PONG) as system:
+        yield system
+
+
+def test_a_call_that_comes_back_to_its_caller_is_refused_at_once_and_the_way_is_told(system: System) -> None:
     """Both would wait for each other until the deadline, with nothing to see."""
-    system = up(PING_PONG)
     with system.connect() as client:
         with pytest.raises(InternalError) as refused:  # and not DeadlineExceeded
             client.call("ping.ask")
@@ -64,9 +72,8 @@ def test_of_two_chains_that_cross_one_is_refused_and_the_other_goes_on(up: Up) -
         assert [client.call(f"{side}.leaf") for side in ("east", "west")] == ["east", "west"]
 
 
-def test_a_reentrant_operation_is_served_on_the_way_back(up: Up) -> None:
+def test_a_reentrant_operation_is_served_on_the_way_back(system: System) -> None:
     """Who declares that it can be called while it waits, is."""
-    system = up(PING_PONG)
     with system.connect() as client:
         assert [client.call("ping.count", depth=depth) for depth in (0, 1, 2, 9)] == [0, 1, 2, 9]
 

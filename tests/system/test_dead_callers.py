@@ -11,7 +11,7 @@ import pytest
 
 from appbackplane.transport import Client
 
-from .conftest import System, Up, ask_until, wait_dead, wait_ready
+from .conftest import System, ask_until, standing, wait_dead, wait_ready
 
 WORKSHOP = """
 [backplane.workshop]
@@ -25,16 +25,18 @@ components = ["components:Mill"]
 CALLS = 1_000
 
 
-@pytest.fixture
-def system(up: Up) -> System:
+@pytest.fixture(scope="module")
+def system(_no_ignored_interrupt: None) -> Iterator[System]:
     """A workshop, an agency that has it work, and a mill that is slow."""
-    return up(WORKSHOP)
+    with standing(WORKSHOP) as system:
+        yield system
 
 
 @pytest.fixture
 def client(system: System) -> Iterator[Client]:
-    """Who looks what happens."""
+    """Who looks what happens. Nothing was written before."""
     with system.connect() as client:
+        client.call("worker.forget")
         yield client
 
 

@@ -10,7 +10,7 @@ import pytest
 from appbackplane.transport import Client, PendingCall
 from appbackplane.transport.errors import Cancelled, DeadlineExceeded
 
-from .conftest import LIMIT_S, Up, ask_until, expired_while_it_ran
+from .conftest import LIMIT_S, System, ask_until, expired_while_it_ran, standing
 
 WORKSHOP = """
 [backplane.workshop]
@@ -20,10 +20,20 @@ components = ["components:Agent"]
 """
 
 
+@pytest.fixture(scope="module")
+def system(_no_ignored_interrupt: None) -> Iterator[System]:
+    """A workshop, and an agency that has it work."""
+    with standing(WORKSHOP) as system:
+        yield system
+
+
 @pytest.fixture
-def client(up: Up) -> Iterator[Client]:
-    """Of a workshop, and of an agency that has it work."""
-    with up(WORKSHOP).connect() as client:
+def client(system: System) -> Iterator[Client]:
+    """A client. Nothing is at work, the gate is closed, and nothing was written before."""
+    with system.connect() as client:
+        ask_until(client, "backplane.workshop.statistics", lambda told: not told["components"]["worker"]["outstanding"])
+        client.call("worker.close", key="gate")
+        client.call("worker.forget")
         yield client
 
 
@@ -64,6 +74,7 @@ def test_a_call_that_is_taken_back_ends_at_its_callee(client: Client) -> None:
 
 def test_a_call_that_is_taken_back_in_its_queue_never_begins(client: Client) -> None:
     """And those behind it move up."""
+    before = client.call("backplane.workshop.statistics")["operations"].get("worker.work", {"cancelled": 0})
     first, second, third = (client.submit("worker.work", key="place-0", name=name) for name in "abc")
     wait_log(client, "a began")
     second.cancel()
@@ -72,7 +83,7 @@ def test_a_call_that_is_taken_back_in_its_queue_never_begins(client: Client) -> 
     third.cancel()
     wait_log(client, "a began", "a Cancelled", "c began", "c Cancelled")
     statistics = client.call("backplane.workshop.statistics")
-    assert statistics["operations"]["worker.work"]["cancelled"] == 3
+    assert statistics["operations"]["worker.work"]["cancelled"] == before["cancelled"] + 3
     assert statistics["components"]["worker"]["outstanding"] == 0
 
 
@@ -127,15 +138,22 @@ components = ["components:Valve"]
 """
 
 
-def test_what_is_left_of_a_deadline_goes_through_three_backplanes(up: Up) -> None:
+@pytest.fixture(scope="module")
+def garden(_no_ignored_interrupt: None) -> Iterator[System]:
+    """Three backplanes, each of which calls the next."""
+    with standing(GARDEN) as system:
+        yield system
+
+
+def test_what_is_left_of_a_deadline_goes_through_three_backplanes(garden: System) -> None:
     """Each hop has used some of it; a callee that counted from its own beginning would work on for nobody."""
-    with up(GARDEN).connect() as client:
+    with garden.connect() as client:
         assert 0.0 < client.call("garden.left", timeout=20.0) < 19.6
 
 
-def test_work_whose_deadline_has_passed_is_not_begun_three_backplanes_away(up: Up) -> None:
+def test_work_whose_deadline_has_passed_is_not_begun_three_backplanes_away(garden: System) -> None:
     """It waits there for a worker; when one is free, nobody wants it any more, and the figures say so."""
-    with up(GARDEN).connect() as client:
+    with garden.connect() as client:
         held = client.submit("valve.hold")
         ask_until(client, "supervisor.why", is_running, asked="valve.hold")
 

@@ -13,7 +13,7 @@ import pytest
 
 from appbackplane.transport import Client
 from appbackplane.transport.errors import PeerDown, SystemNotRunning, Unavailable
-from tests.figures import Stopwatch, judge
+from tests.figures import IS_LONG, Stopwatch, judge
 
 from .conftest import AS_TYPED, Up, answer_of, ask_until, wait_children, wait_dead, wait_ready
 
@@ -31,7 +31,7 @@ DESKS_COUNT, CALLS_COUNT = 20, 200
 TOLD_S_MAX = 0.1
 #: From the supervisor's kill to the end of the last of its processes.
 OUTLIVES_S_MAX = 1.0
-KILLS_COUNT = 3
+KILLS_COUNT = 3 if IS_LONG else 2
 
 
 def are_all_there(queues: Mapping[str, Any]) -> bool:

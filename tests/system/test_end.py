@@ -35,6 +35,7 @@ components = ["components:Middle"]
 [backplane.bottom]
 components = ["components:Bottom"]
 """
+BOTTOM = TOWER[TOWER.index("[backplane.bottom]") :]
 IN_ORDER = ["top goes down", "middle goes down", "bottom goes down"]
 
 
@@ -86,7 +87,7 @@ def test_ctrl_c_on_a_real_terminal(folder: Path) -> None:
 @pytest.mark.usefixtures("_no_ignored_interrupt")
 def test_a_terminal_that_is_closed_takes_its_system_down(folder: Path) -> None:
     """Nobody sees it any more, and nobody could end it; in order all the same, and with nowhere to write to."""
-    pid, terminal = in_terminal(lay_out(folder, "demo", TOWER.format(middle="")))
+    pid, terminal = in_terminal(lay_out(folder, "demo", BOTTOM))
     os.close(terminal)
     _, status = os.waitpid(pid, 0)
     assert os.waitstatus_to_exitcode(status) == 0
@@ -126,12 +127,12 @@ def test_a_child_in_a_session_of_its_own_ends_with_its_system(up: Up) -> None:
 
 def test_down_by_the_command_line_comes_back_when_nothing_is_left(up: Up) -> None:
     """A script that takes a system down and starts it again must not meet the old one."""
-    system = up(TOWER.format(middle=""))
+    system = up(BOTTOM)
     ended = system.command("down")
     assert (ended.returncode, ended.stdout) == (0, "system 'demo' is down\n"), ended.stderr
     assert not system.run_dir.exists()
     assert system.process.wait(LIMIT_S) == 0
-    again = up(TOWER.format(middle=""))
+    again = up(BOTTOM)
     assert again.status()["state"] == "up"
 
 

@@ -12,11 +12,15 @@ from typing import Any
 import pytest
 
 from appbackplane.transport import Client
+from tests.figures import IS_LONG
 from tests.waiting import wait_until
 
 from .conftest import System, Up, ask_until, command, wait_dead
 
-KILLS_COUNT = 3
+#: Kills of each part.
+KILLS_COUNT = 3 if IS_LONG else 1
+#: In this order, or the part after the one that counts what is lost would forget it.
+PARTS = ("numbers", "square", "keep")
 CREDITS = 1024
 #: Numbers that have come to the sink between two kills, so that each meets a flow at work: more than are under way.
 BETWEEN = 3 * CREDITS
@@ -69,9 +73,11 @@ def is_empty(told: Mapping[str, Any]) -> bool:
     return not figures["edge"]["used"] and not figures["edge"]["waiting"]
 
 
-def kill_under_load(system: System, victim: str) -> None:
-    """Kill a part `KILLS_COUNT` times, each time when further numbers have come to the sink; then let the source end."""
-    for _ in range(KILLS_COUNT):
+def kill_under_load(system: System, *victims: str) -> None:
+    """Kill parts one after the other, each `KILLS_COUNT` times, and each time when further numbers have come to the sink; then
+    let the source end.
+    """
+    for victim in (victim for victim in victims for _ in range(KILLS_COUNT)):
         wait_for_more(system)
         pid = system.pids()[victim]
         os.kill(pid, signal.SIGKILL)
@@ -82,29 +88,28 @@ def kill_under_load(system: System, victim: str) -> None:
         ask_until(client, "backplane.numbers.statistics", is_empty)
 
 
-@pytest.mark.parametrize("victim", ["numbers", "square", "keep"])
-def test_with_at_least_once_a_killed_stage_loses_nothing(open_flow: Callable[..., System], victim: str) -> None:
+def test_with_at_least_once_a_killed_stage_loses_nothing(open_flow: Callable[..., System]) -> None:
     """Whatever died with it is sent again: by the stage before, or by the source from its last position."""
-    system = open_flow("surely", "numbers", "square", "keep")
-    kill_under_load(system, victim)
+    system = open_flow("surely", *PARTS)
+    kill_under_load(system, *PARTS)
     found = set(kept(system))
     assert found == set(range(max(found) + 1))
 
 
-@pytest.mark.parametrize("victim", ["numbers", "square", "keep"])
+@pytest.mark.parametrize("victims", [PARTS[:1], PARTS[1:]], ids=" ".join)
 def test_without_it_nothing_comes_twice_and_the_lost_items_are_counted(
-    open_flow: Callable[..., System], victim: str
+    open_flow: Callable[..., System], victims: tuple[str, ...]
 ) -> None:
     """Those that died are counted by the stage before, or by the next process of the source; at most its credits a kill."""
-    system = open_flow("once", "numbers", "square", "keep")
-    kill_under_load(system, victim)
+    system = open_flow("once", *PARTS)
+    kill_under_load(system, *victims)
     found = kept(system)
     assert len(found) == len(set(found)), "an item came twice"
     with system.connect() as client:
         source = flowing(client, "numbers", "once")
         lost = source["edge"]["lost"] + flowing(client, "square", "once")["edge"]["lost"]
     missing = set(range(source["taken"])) - set(found)
-    assert len(missing) <= lost <= 2 * KILLS_COUNT * CREDITS
+    assert len(missing) <= lost <= 2 * KILLS_COUNT * len(victims) * CREDITS
     assert len(found) + len(missing) == source["taken"]
 
 
@@ -123,7 +128,7 @@ def test_keys_stay_in_order_when_a_lane_is_killed(open_flow: Callable[..., Syste
 
 def test_a_stopped_sink_holds_the_source_at_its_credits(open_flow: Callable[..., System]) -> None:
     """However long it is stopped: the source gives nothing more, and goes on when the sink does."""
-    system = open_flow("surely", "numbers", "square", "keep")
+    system = open_flow("surely", *PARTS)
     wait_for_more(system)
     pid = system.pids()["keep"]
     os.kill(pid, signal.SIGSTOP)
@@ -199,12 +204,12 @@ def test_a_stage_that_no_backplane_has_is_found_by_check(folder: Path) -> None:
     assert "piped has no Component 'puts.nothing'" in found.stderr and "puts.square" in found.stderr
 
 
-@pytest.mark.parametrize("part", ["numbers", "square", "keep"])
-def test_a_restart_loses_nothing_in_any_delivery(open_flow: Callable[..., System], part: str) -> None:
+def test_a_restart_loses_nothing_in_any_delivery(open_flow: Callable[..., System]) -> None:
     """It finishes its items first; what it refuses meanwhile has not begun."""
-    system = open_flow("once", "numbers", "square", "keep")
-    wait_for_more(system)
-    assert system.command("restart", part).returncode == 0
+    system = open_flow("once", *PARTS)
+    for part in PARTS:
+        wait_for_more(system)
+        assert system.command("restart", part).returncode == 0
     wait_for_more(system)
     (system.folder / "stop").touch()
     with system.connect() as client:
@@ -216,7 +221,7 @@ def test_a_restart_loses_nothing_in_any_delivery(open_flow: Callable[..., System
 
 def test_a_system_goes_down_in_order_without_losing_anything(open_flow: Callable[..., System]) -> None:
     """The source is drained before the stages, and these before the sink: nothing is lost, or comes twice."""
-    system = open_flow("once", "numbers", "square", "keep")
+    system = open_flow("once", *PARTS)
     wait_for_more(system)
     system.process.send_signal(signal.SIGTERM)
     assert system.wait_down() == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 
 import psutil
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from appbackplane.runtime.execution.sentinel.forked import EXIT_FORKED
 from appbackplane.transport import Client
 
-from .conftest import LIMIT_S, System, Up
+from .conftest import LIMIT_S, System, standing
 
 FORKER = """
 [backplane.forker]
@@ -20,10 +21,11 @@ threads = 2
 """
 
 
-@pytest.fixture
-def system(up: Up) -> System:
+@pytest.fixture(scope="module")
+def system(_no_ignored_interrupt: None) -> Iterator[System]:
     """A backplane that forks."""
-    return up(FORKER)
+    with standing(FORKER) as system:
+        yield system
 
 
 def assert_serves(system: System, client: Client) -> None:
@@ -38,11 +40,12 @@ def assert_serves(system: System, client: Client) -> None:
 @pytest.mark.parametrize("how", ["returns", "raises", "leaves"])
 def test_a_child_that_comes_back_from_its_operation_ends_there(system: System, how: str) -> None:
     """It would go on as a worker, on its parent's sockets: read wake-ups that are its parent's, and live as long as he."""
+    since = len(system.said)
     with system.connect() as client:
         for _ in range(3):
             assert client.call("forker.fork", key="fork", how=how, timeout=10.0) == EXIT_FORKED
         assert_serves(system, client)
-    assert any("has come back" in line for line in system.said)
+    system.wait_for("has come back", since)
 
 
 def test_a_child_that_ends_by_itself_ends_as_it_says(system: System) -> None:

@@ -42,9 +42,13 @@ def client(system: System) -> Iterator[Client]:
         yield client
 
 
-def test_each_goes_on_with_its_reply_and_one_at_a_time_runs(client: Client) -> None:
-    """An urgent request is answered before all of them."""
+def test_each_goes_on_with_its_reply_and_one_at_a_time_runs(system: System, client: Client) -> None:
+    """An urgent request is answered before all of them. `why` names the reply that is awaited: of the archive's requests, and
+    of the station's, which wait for these.
+    """
     assert client.call("station.told")["done"] == 0
+    said = system.command("why", "station.inspect").stdout
+    assert "awaits archive.look" in said and "the reply" in said
     client.call("archive.answer")
     told = ask_until(client, "station.told", lambda told: told["done"] == REQUESTS_COUNT)
     assert told == {"done": REQUESTS_COUNT, "lost": 0, "most_inside": 1}
@@ -55,10 +59,3 @@ def test_each_is_told_when_its_callee_is_killed(client: Client) -> None:
     os.kill(client.call("archive.pid"), signal.SIGKILL)
     told = ask_until(client, "station.told", lambda told: told["done"] == REQUESTS_COUNT)
     assert told == {"done": REQUESTS_COUNT, "lost": REQUESTS_COUNT, "most_inside": 1}
-
-
-def test_why_names_the_reply_that_is_awaited(system: System, client: Client) -> None:
-    """Of the archive's requests, and of the station's, which wait for these."""
-    said = system.command("why", "station.inspect").stdout
-    assert "awaits archive.look" in said and "the reply" in said
-    client.call("archive.answer")  # a drain would wait for it

@@ -22,7 +22,7 @@ from appbackplane.transport.errors import BackplaneError
 from tests.figures import LONG, Stopwatch, judge
 from tests.waiting import wait_until
 
-from .conftest import HERE, LIMIT_S, System, Up, processes_of, wait_dead
+from .conftest import HERE, LIMIT_S, System, Up, processes_of, short_folder, systems_in, wait_dead
 
 #: What is promised.
 OUTLIVES_S_MAX = 1.0
@@ -49,6 +49,35 @@ def start(begin: Up, folder: Path) -> Iterator[Callable[..., System]]:
     next_one = start()
     next_one.wait_for("the supervisor before this one was killed")
     next_one.wait_up()
+
+
+@pytest.fixture(scope="module")
+def succession(_no_ignored_interrupt: None) -> Iterator[Callable[[], System]]:
+    """Brings up one system after the other, all in one folder: each comes up after the death of the one before."""
+    with short_folder() as folder, systems_in(folder) as begin:
+        shutil.copy(HERE / "dying.py", folder)
+        earlier: list[System] = []
+
+        def succeed() -> System:
+            system = begin(DYING.format(backplane="", settings=""))
+            if earlier:
+                system.wait_for("the supervisor before this one was killed")
+            system.wait_up()
+            (folder / "pids").unlink(missing_ok=True)
+            earlier.append(system)
+            return system
+
+        yield succeed
+        succeed()
+
+
+@pytest.fixture
+def victim(succession: Callable[[], System]) -> Iterator[System]:
+    """A system that is up, and is killed."""
+    system = succession()
+    yield system
+    system.process.kill()
+    system.process.wait(LIMIT_S)
 
 
 def mark_of(system: System) -> str:
@@ -91,20 +120,21 @@ def described(pid: int) -> object:
 
 
 @pytest.mark.parametrize("state", ["sleeps", "works", "keeps_the_gil", "is_stopped", "ignores_alarms", "has_children"])
-def test_no_action_keeps_a_backplane(start: Callable[..., System], state: str) -> None:
+def test_no_action_keeps_a_backplane(victim: System, state: str) -> None:
     """Nobody could stop it any more, and the next `up` would find ports, files and devices taken."""
-    assert_does_not_keep(start(), state)
+    assert_does_not_keep(victim, state)
 
 
 @pytest.mark.parametrize("state", [pytest.param("sleeps", marks=LONG), "works", pytest.param("is_stopped", marks=LONG)])
 def test_no_action_keeps_a_backplane_that_is_throttled(start: Callable[..., System], state: str) -> None:
     """To a hundredth of a core: its end would take it minutes."""
-    assert_does_not_keep(start("cpu_limit = 1"), state)
+    system = start("cpu_limit = 1")
+    system.wait_up()
+    assert_does_not_keep(system, state)
 
 
 def assert_does_not_keep(system: System, state: str) -> None:
     """The backplane, when its supervisor is killed."""
-    system.wait_up()
     with system.connect() as client:
         client.submit(f"dying.{state}")
         system.wait_for(f"in {state}")
@@ -136,47 +166,41 @@ def test_an_import_keeps_no_backplane(start: Callable[..., System], monkeypatch:
     assert_nobody_stays(system)
 
 
-def test_without_its_guardian_a_healthy_backplane_ends_all_the_same(start: Callable[..., System]) -> None:
+def test_without_its_guardian_a_healthy_backplane_ends_all_the_same(victim: System) -> None:
     """Both may be killed at once, as by somebody who kills by name; it sees its supervisor's end by itself."""
-    system = start()
-    system.wait_up()
-    with system.connect() as client:
+    with victim.connect() as client:
         client.submit("dying.works")
-        system.wait_for("in works")
-        guardian = guardian_of(system)
-        os.kill(system.pid, signal.SIGSTOP)
+        victim.wait_for("in works")
+        guardian = guardian_of(victim)
+        os.kill(victim.pid, signal.SIGSTOP)
         os.kill(guardian, signal.SIGKILL)
-        assert_nobody_stays(system)
+        assert_nobody_stays(victim)
 
 
-def test_what_runs_may_finish(start: Callable[..., System], folder: Path) -> None:
+def test_what_runs_may_finish(victim: System) -> None:
     """A file half written is worse than a process that lives a moment longer."""
-    system = start()
-    system.wait_up()
-    with system.connect() as client:
-        call = client.submit("dying.finishes", path=str(folder / "written"))
-        system.wait_for("in finishes")
-        kill(system)
+    with victim.connect() as client:
+        call = client.submit("dying.finishes", path=str(victim.folder / "written"))
+        victim.wait_for("in finishes")
+        kill(victim)
         with suppress(BackplaneError):
             call.result()
-    assert (folder / "written").read_text() == "whole"
+    assert (victim.folder / "written").read_text() == "whole"
 
 
-def test_a_guardian_that_dies_is_replaced(start: Callable[..., System]) -> None:
+def test_a_guardian_that_dies_is_replaced(victim: System) -> None:
     """Or the promise would hold for the first mishap only."""
-    system = start()
-    system.wait_up()
-    first = guardian_of(system)
+    first = guardian_of(victim)
     os.kill(first, signal.SIGKILL)
-    system.wait_for("the guardian died (exit code -9)")
-    system.wait_for("another guardian was started")
-    second = guardian_of(system)
+    victim.wait_for("the guardian died (exit code -9)")
+    victim.wait_for("another guardian was started")
+    second = guardian_of(victim)
     assert second != first
-    with system.connect() as client:
+    with victim.connect() as client:
         client.submit("dying.keeps_the_gil")
-        system.wait_for("in keeps_the_gil")
-        kill(system)
-    system.process.wait(LIMIT_S)
+        victim.wait_for("in keeps_the_gil")
+        kill(victim)
+    victim.process.wait(LIMIT_S)
 
 
 def guardian_of(system: System) -> int:

@@ -12,7 +12,7 @@ components = ["components:Left"]
 [backplane.right]
 components = ["components:Right"]
 """
-CLIENTS_COUNT, CALLS_COUNT = 4, 50_000 if IS_LONG else 5_000
+CLIENTS_COUNT, CALLS_COUNT = 4, 50_000 if IS_LONG else 1_500
 
 
 def test_each_of_many_calls_is_executed_once_and_answered_once(up: Up) -> None:

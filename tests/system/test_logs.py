@@ -19,7 +19,7 @@ import pytest
 from tests.launching import COMMAND
 from tests.waiting import EVERY_S, Limit, wait_until
 
-from .conftest import LIMIT_S, System, Up, ask_until, command, environment, wait_dead
+from .conftest import LIMIT_S, System, Up, ask_until, command, environment, standing, wait_dead
 
 ARCHIVE = """
 {log}
@@ -36,6 +36,13 @@ RINGS_MIN = 2
 def system(up: Up) -> System:
     """One backplane."""
     return up(ARCHIVE.format(log=""))
+
+
+@pytest.fixture(scope="module")
+def archive(_no_ignored_interrupt: None) -> Iterator[System]:
+    """One backplane, for tests that do not mind what else it has logged."""
+    with standing(ARCHIVE.format(log="")) as system:
+        yield system
 
 
 def lines_of(folder: Path, *words: str) -> list[dict[str, Any]]:
@@ -84,14 +91,14 @@ def test_a_flood_holds_nobody_up_and_every_line_of_it_is_there_or_counted(system
     count, rings = 40_000, 0
     with system.connect() as client:
         client.call("gong.ring", timeout=LIMIT_S)
+        before = system.backplane("archive")["log"]["lines"]
         flood = client.submit("scribe.write", count=count, timeout=4 * LIMIT_S)
         while not flood.done():
             client.call("gong.ring", priority=0, timeout=LIMIT_S)
             rings += 1
         flood.result()
     assert rings >= RINGS_MIN, "urgent calls waited for the operation that logs"
-    log = ask_until_quiet(system)
-    assert log["lines"] + log["lost"] >= count
+    log = wait_until(lambda: all_counted(system, before + count), "lines are neither written nor counted as lost")
     system.interrupt()
     assert system.wait_down() == 0
     written, lost = count_of(system.folder)
@@ -99,9 +106,10 @@ def test_a_flood_holds_nobody_up_and_every_line_of_it_is_there_or_counted(system
     assert lost == log["lost"]
 
 
-def ask_until_quiet(system: System) -> dict[str, Any]:
-    """What the status says of the log, once all that was lost is told."""
-    return dict(system.backplane("archive")["log"])
+def all_counted(system: System, count: int) -> dict[str, Any]:
+    """What the status says of the log, once it tells of so many lines; else nothing."""
+    log: dict[str, Any] = system.backplane("archive")["log"]
+    return log if log["lines"] + log["lost"] >= count else {}
 
 
 def test_a_supervisor_that_does_not_read_holds_nobody_up_and_what_is_lost_is_counted_exactly(system: System) -> None:
@@ -283,10 +291,11 @@ def test_following_on_a_terminal_goes_on_across_files_and_restarts_until_ctrl_c(
 
 
 @pytest.mark.usefixtures("_no_ignored_interrupt")
-def test_ctrl_c_ends_it_also_while_its_terminal_is_stopped(system: System) -> None:
+def test_ctrl_c_ends_it_also_while_its_terminal_is_stopped(archive: System) -> None:
     """Ctrl-S, or a scrolled-back tmux: it is in the middle of writing what nobody takes."""
-    with following(system.folder) as (pid, terminal), system.connect() as client:
-        read_until(terminal, b"is up, pid")
+    with following(archive.folder) as (pid, terminal), archive.connect() as client:
+        client.call("scribe.say", text="look here")
+        read_until(terminal, b"look here")
         client.call("scribe.write", count=5_000, text="z" * 100, timeout=LIMIT_S)
         wait_blocked(pid)  # nobody reads the other end: its buffer is full
         os.write(terminal, b"\x03")
@@ -294,9 +303,9 @@ def test_ctrl_c_ends_it_also_while_its_terminal_is_stopped(system: System) -> No
 
 
 @pytest.mark.usefixtures("_no_ignored_interrupt")
-def test_following_who_has_never_been_heard_says_so_and_waits(system: System) -> None:
+def test_following_who_has_never_been_heard_says_so_and_waits(archive: System) -> None:
     """It may come up yet; or it was mistyped."""
-    with following(system.folder, "--backplane", "archiv") as (pid, terminal):
+    with following(archive.folder, "--backplane", "archiv") as (pid, terminal):
         said = read_until(terminal, b"waiting for it")
         assert b"did you mean 'archive'?" in said
         os.write(terminal, b"\x03")
@@ -317,7 +326,7 @@ def wait_blocked(pid: int) -> None:
     wait_until(is_blocked, "it does not wait for its terminal")
 
 
-def test_what_cannot_be_answered_is_said_in_one_line(system: System) -> None:
+def test_what_cannot_be_answered_is_said_in_one_line(archive: System) -> None:
     """With what to do; a wrong name is not an empty log."""
     cases = {
         ("logs", "nobody"): (1, "no log of system 'nobody'"),
@@ -332,21 +341,21 @@ def test_what_cannot_be_answered_is_said_in_one_line(system: System) -> None:
         ("logs", "demo", "--lines", "-1"): (2, "Invalid value for '--lines'"),
     }
     for words, (code, text) in cases.items():
-        told = command(system.folder, *words)
+        told = command(archive.folder, *words)
         assert (told.returncode, told.stdout) == (code, ""), words
         (line,) = told.stderr.splitlines()
         assert line.startswith("appbackplane: ") and text in line
 
 
-def test_its_output_may_be_cut_off(system: System) -> None:
+def test_its_output_may_be_cut_off(archive: System) -> None:
     """`appbackplane logs | head`."""
-    with system.connect() as client:
+    with archive.connect() as client:
         client.call("scribe.write", count=1_000, text="x" * 200, timeout=LIMIT_S)
-    wait_lines(system.folder, 1_000, "--lines", "100000", "--component", "scribe")
+    wait_lines(archive.folder, 1_000, "--lines", "100000", "--component", "scribe")
     told = subprocess.run(
         f"{sys.executable} -m appbackplane.supervisor logs demo --lines 100000 | head -1",
         shell=True,
-        env=environment(system.folder),
+        env=environment(archive.folder),
         capture_output=True,
         text=True,
         timeout=LIMIT_S,

@@ -8,7 +8,7 @@ from tests.figures import IS_LONG
 
 from .conftest import Up
 
-LEAVES_COUNT = 30 if IS_LONG else 8
+LEAVES_COUNT = 30 if IS_LONG else 5
 
 
 def test_talking_to_many_backplanes_adds_no_thread(up: Up) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 import pytest
 
 from appbackplane.transport import AsyncClient, Busy, connect_async
 from tests.waiting import Limit
 
-from .conftest import LIMIT_S, System, Up
+from .conftest import LIMIT_S, System, standing
 from .pressing import TOGETHER, press, wait_until_all_are_sent
 
 FAIR = """
@@ -20,9 +21,10 @@ components = ["components:Crowd"]
 """
 
 
-@pytest.fixture
-def system(up: Up) -> System:
-    return up(FAIR)
+@pytest.fixture(scope="module")
+def system(_no_ignored_interrupt: None) -> Iterator[System]:
+    with standing(FAIR) as system:
+        yield system
 
 
 def test_a_client_refuses_by_itself_and_asks_again_when_there_is_room(system: System) -> None:

@@ -13,7 +13,7 @@ import pytest
 from appbackplane.transport import Client
 from appbackplane.transport.errors import FailedPrecondition
 
-from .conftest import HERE, System, Up, ask_until, command, lay_out
+from .conftest import HERE, System, Up, ask_until, command, lay_out, standing
 
 THREADS = """
 [backplane.index]
@@ -44,12 +44,20 @@ def start(folder: Path, up: Up) -> Up:
     return up
 
 
-@pytest.fixture
-def threads(start: Up) -> Iterator[tuple[System, Client]]:
+@pytest.fixture(scope="module")
+def on_threads(_no_ignored_interrupt: None) -> Iterator[System]:
     """With workers that are threads."""
-    system = start(THREADS)
-    with system.connect() as client:
-        yield system, client
+    with standing(THREADS, "operated.py") as system:
+        yield system
+
+
+@pytest.fixture
+def threads(on_threads: System) -> Iterator[tuple[System, Client]]:
+    """The same, with a client. Afterwards it is as it was."""
+    with on_threads.connect() as client:
+        yield on_threads, client
+        client.call("index.workers", count=2)
+        client.call("index.pools", ready=50)
 
 
 def said(system: System, *words: str) -> Any:

@@ -8,6 +8,7 @@ import signal
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from appbackplane.transport import Client
 from appbackplane.transport.errors import PeerDown, Unavailable
+from tests.waiting import wait_until
 
 from .conftest import HERE, LIMIT_S, System, Up, ask_until, command, lay_out, short_folder, systems_in, wait_dead
 
@@ -89,15 +91,22 @@ def run(client: Client, runnable: str, requests: list[Any], lane: int = 3) -> li
     return rows
 
 
-def hold(client: Client, system: System, names: list[str], runnable: str = "Hold") -> tuple[Any, list[Path]]:
-    """Requests that execute until somebody writes into their pipes: the call, and the pipes."""
-    pipes = [system.folder / name for name in names]
-    for pipe in pipes:
-        os.mkfifo(pipe)
-    requests = [str(pipe) for pipe in pipes]
+def hold(client: Client, system: System, names: list[str], runnable: str = "Hold") -> tuple[Any, list[int]]:
+    """Requests that execute until `let_go`: the call, and the ends of their pipes to write to, all of which are read."""
+    requests = [str(system.folder / name) for name in names]
+    for request in requests:
+        os.mkfifo(request)
     call = client.submit("bulk.run", runnable=runnable, requests=requests, lane=LANE[runnable], timeout=2 * LIMIT_S)
-    ask_until(client, "bulk.told", lambda told: told["executing"] >= len(pipes))
-    return call, pipes
+    ask_until(client, "bulk.told", lambda told: told["executing"] >= len(requests))
+    return call, [wait_until(lambda request=request: end_of(request), f"{request} is not read") for request in requests]
+
+
+def end_of(pipe: str) -> int:
+    """The end to write to, if somebody reads the other; else 0."""
+    try:
+        return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:  # who executes has not opened it yet
+        return 0
 
 
 def test_results_and_failures_rejoin_with_their_tracebacks(client: Client) -> None:
@@ -236,14 +245,11 @@ def test_a_worker_that_is_killed_from_outside_takes_only_its_own(client: Client,
     assert lost[ERROR].startswith("lost worker: worker-3: ")
 
 
-def let_go(pipe: Path) -> None:
+def let_go(pipe: int) -> None:
     """Whoever reads there goes on; nobody may."""
-    try:
-        end = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-    except OSError:  # nobody reads: it was killed
-        return
-    os.write(end, b".")
-    os.close(end)
+    with suppress(BrokenPipeError):  # nobody reads: it was killed
+        os.write(pipe, b".")
+    os.close(pipe)
 
 
 def test_a_worker_that_is_restarted_ends_what_it_executes(client: Client, system: System) -> None:

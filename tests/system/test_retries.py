@@ -6,13 +6,15 @@ import asyncio
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from appbackplane.transport import AsyncClient, Busy, Client, PeerDown, RetryBudget, connect, connect_async
+from tests.figures import IS_LONG
 
-from .conftest import LIMIT_S, System, Up, ask_until, wait_dead, wait_ready
+from .conftest import LIMIT_S, System, ask_until, standing, wait_dead, wait_ready
 
 TILL = """
 [backplane.shop]
@@ -21,7 +23,23 @@ restart = { max = 100, backoff = "20ms", backoff_max = "50ms" }
 [backplane.street]
 components = ["components:Buyer"]
 """
-KILLS_COUNT, THREADS_COUNT = 4, 4
+KILLS_COUNT, THREADS_COUNT = 4 if IS_LONG else 2, 4
+
+
+@pytest.fixture(scope="module")
+def till(_no_ignored_interrupt: None) -> Iterator[System]:
+    """One system for all: whatever a test has killed is there again after it."""
+    with standing(TILL) as system:
+        yield system
+
+
+@pytest.fixture
+def system(till: System) -> System:
+    """Nothing is at work in it, and nothing was counted before."""
+    with till.connect() as client:
+        ask_until(client, "backplane.shop.statistics", lambda told: not told["components"]["cashier"]["outstanding"])
+        client.call("cashier.forget")
+    return till
 
 
 def kill(system: System, backplane: str) -> int:
@@ -32,9 +50,8 @@ def kill(system: System, backplane: str) -> int:
     return pid
 
 
-def test_no_call_of_an_idempotent_operation_fails_while_its_callee_is_killed(up: Up) -> None:
-    """By threads, from asyncio, and through another backplane: each ends in its result, though four processes die."""
-    system = up(TILL)
+def test_no_call_of_an_idempotent_operation_fails_while_its_callee_is_killed(system: System) -> None:
+    """By threads, from asyncio, and through another backplane: each ends in its result, though its processes die."""
     is_over = threading.Event()
 
     def load(client: Client, route: str) -> int:
@@ -69,9 +86,8 @@ def test_no_call_of_an_idempotent_operation_fails_while_its_callee_is_killed(up:
         assert client._calling.session.core.retries.account.taken_count > 0, "nobody has noticed anything"
 
 
-def test_what_may_have_been_done_is_not_done_again(up: Up) -> None:
+def test_what_may_have_been_done_is_not_done_again(system: System) -> None:
     """The caller alone knows what to do then."""
-    system = up(TILL)
     with system.connect() as client:
         held = client.submit("cashier.pay_slowly", seconds=LIMIT_S)
         ask_until(client, "backplane.shop.statistics", lambda told: told["queues"]["waiting"] == 1)
@@ -83,12 +99,11 @@ def test_what_may_have_been_done_is_not_done_again(up: Up) -> None:
 
 
 @pytest.mark.parametrize("ratio", [0.2, 0.0])
-def test_an_outage_is_not_multiplied_by_those_who_try_again(up: Up, ratio: float) -> None:
+def test_an_outage_is_not_multiplied_by_those_who_try_again(system: System, ratio: float) -> None:
     """Counted by the callee: a fifth more than without retries, or what the client allows itself.
 
     The tries that time brings in are left out (`min_per_s`): tests/transport has them, under a clock of its own.
     """
-    system = up(TILL)
     budget = RetryBudget(ratio, min_per_s=0.0)
     calls_count = 1_500
     with connect(system.run_dir, retry_budget=budget) as client:
@@ -104,9 +119,8 @@ def test_an_outage_is_not_multiplied_by_those_who_try_again(up: Up, ratio: float
     assert asked > calls_count * 1.1 if ratio else asked == calls_count
 
 
-def test_a_client_that_is_killed_and_comes_again_pays_once(up: Up) -> None:
+def test_a_client_that_is_killed_and_comes_again_pays_once(system: System) -> None:
     """Its connection is cut with calls queued, running and answered; the next one asks for all of them again, twice."""
-    system = up(TILL)
     count = 300
     payer = system.program("payer", str(count))
     wait_ready(payer)
@@ -120,9 +134,8 @@ def test_a_client_that_is_killed_and_comes_again_pays_once(up: Up) -> None:
         assert client.call("cashier.counts")[0] == count
 
 
-def test_one_piece_of_work_for_many_who_ask_at_once(up: Up) -> None:
+def test_one_piece_of_work_for_many_who_ask_at_once(system: System) -> None:
     """The first runs, the others wait for it: each gets its reply."""
-    system = up(TILL)
     with system.connect() as one, system.connect() as other:
         calls = [
             client.submit("cashier.pay_slowly", seconds=0.3, idempotency_key="k") for client in (one, other, one, other)
@@ -135,12 +148,11 @@ def test_one_piece_of_work_for_many_who_ask_at_once(up: Up) -> None:
         assert "was used with other arguments" in wrong.stderr and wrong.stderr.count("\n") == 1
 
 
-def test_a_restart_forgets(up: Up) -> None:
+def test_a_restart_forgets(system: System) -> None:
     """As the page says: the memory of the process, and no more."""
-    system = up(TILL)
     with system.connect() as client:
-        assert client.call("cashier.pay", number=1, idempotency_key="k") == [1, 1]
+        assert client.call("cashier.pay", number=1, idempotency_key="lost") == [1, 1]
         assert client.call("cashier.pay", number=2) == [2, 2]
         kill(system, "shop")
-        assert client.call("cashier.pay", number=1, idempotency_key="k", timeout=LIMIT_S) == [1, 1]
+        assert client.call("cashier.pay", number=1, idempotency_key="lost", timeout=LIMIT_S) == [1, 1]
         assert client.call("cashier.counts")[0] == 1

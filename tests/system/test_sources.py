@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,7 +15,7 @@ from appbackplane.transport.envelope import Envelope, call
 from appbackplane.transport.link import Link
 from tests.waiting import wait_until
 
-from .conftest import Up
+from .conftest import System, Up, standing
 
 TOML = """
 [backplane.inn]
@@ -25,17 +26,22 @@ components = ["components:Host"]
 """
 
 
-def test_an_operation_is_told_who_calls(up: Up) -> None:
-    system = up(TOML.format(rules=""))
+@pytest.fixture(scope="module")
+def system(_no_ignored_interrupt: None) -> Iterator[System]:
+    """Without rules."""
+    with standing(TOML.format(rules="")) as system:
+        yield system
+
+
+def test_an_operation_is_told_who_calls(system: System) -> None:
     with system.connect() as client:
         assert client.call("guest.who") == [f"client:client/{os.getpid()}", None]
         assert client.call("host.introduce") == ["town/host", None]
         assert client.call("host.introduce", user="ada") == ["town/host", "ada"]
 
 
-def test_who_bears_the_identity_of_a_backplane_is_a_client_all_the_same(up: Up) -> None:
+def test_who_bears_the_identity_of_a_backplane_is_a_client_all_the_same(system: System) -> None:
     """It says that it is one, whom it calls for, and which objects wait: nothing of it is believed."""
-    system = up(TOML.format(rules=""))
     link = Link("town-1")
     try:
         peer = link.connect(backplane_socket(system.run_dir, "inn", 1))

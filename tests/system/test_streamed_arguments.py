@@ -6,14 +6,12 @@ import asyncio
 import itertools
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,9 +26,10 @@ from appbackplane.transport import (
     connect_async,
     stream,
 )
+from tests.figures import IS_LONG
 from tests.waiting import wait_until
 
-from .conftest import LIMIT_S, System, Up, ask_until, command, wait_ready
+from .conftest import LIMIT_S, System, ask_until, command, standing, wait_ready
 
 TILL = """
 [backplane.tables]
@@ -55,10 +54,27 @@ connect(sys.argv[1]).call(sys.argv[2], rows=stream(rows(), window=8), timeout=60
 LOADS = ("store.load", "store.load_plainly")
 
 
+#: Items after which a process dies, which has a window of 64, and with 16 of them: the first, and those around its edges.
+CALLEE_DIES_AFTER = [1, 2, 3, 7, 8, 9, 63, 64, 65, 255, 256, 257, 1024, 2999, 3000] if IS_LONG else [1, 64, 65, 3000]
+CALLER_DIES_AFTER = [0, 1, 15, 16, 17, 100] if IS_LONG else [0, 17]
+CLIENT_DIES_AFTER = [0, 1, 8, 9, 100] if IS_LONG else [0, 9]
+
+
+@pytest.fixture(scope="module")
+def till(_no_ignored_interrupt: None) -> Iterator[System]:
+    """One system for all: whatever a test has killed is there again after it."""
+    with standing(TILL, "loaded.py") as system:
+        yield system
+
+
 @pytest.fixture
-def system(folder: Path, up: Up) -> System:
-    shutil.copy(Path(__file__).with_name("loaded.py"), folder)
-    return up(TILL)
+def system(till: System) -> System:
+    """Nothing is at work in it, and nothing has ended yet."""
+    with till.connect() as client:
+        ask_until(client, "relay.pid", lambda _: True)
+        ask_until(client, "backplane.tables.statistics", lambda told: not told["components"]["store"]["outstanding"])
+        client.call("store.forget")
+    return till
 
 
 class Rows:
@@ -132,7 +148,7 @@ def test_an_error_of_the_iterator_cancels_the_call(system: System, route: str) -
 def test_a_callee_that_is_killed_between_any_two_items_ends_the_call_in_peer_down(system: System, route: str) -> None:
     """Once, and the iterator is closed. An operation that sends is told Unavailable, as with any call."""
     with system.connect() as client:
-        for die_after in [1, 2, 3, 7, 8, 9, 63, 64, 65, 255, 256, 257, 1024, 2999, 3000]:
+        for die_after in CALLEE_DIES_AFTER:
             wait_alive(client, "store.pid")
             rows = Rows(3000)
             with pytest.raises(PeerDown):
@@ -148,7 +164,7 @@ def test_a_caller_that_is_killed_between_any_two_items_cancels_the_operation(sys
     """A client or a backplane; and the object serves the next, with all its items."""
     with system.connect() as client:
         count = 0
-        for items in (0, 1, 8, 9, 100):
+        for items in CLIENT_DIES_AFTER:
             program = subprocess.Popen(
                 [sys.executable, "-c", PROGRAM, str(system.run_dir), route, str(items)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -158,7 +174,7 @@ def test_a_caller_that_is_killed_between_any_two_items_cancels_the_operation(sys
                 program.send_signal(signal.SIGKILL)
             count += 1
             ask_until(client, "store.ended_by", lambda ended, n=count: ended == ["Cancelled"] * n)
-        for die_after in (0, 1, 15, 16, 17, 100):
+        for die_after in CALLER_DIES_AFTER:
             wait_alive(client, "relay.pid")
             with pytest.raises(PeerDown):
                 client.call("relay.send", count=3000, route=route, die_after=die_after, retry=False, timeout=LIMIT_S)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -23,8 +21,9 @@ from appbackplane.transport import (
     Unavailable,
     connect_async,
 )
+from tests.figures import IS_LONG
 
-from .conftest import LIMIT_S, System, Up, ask_until, command, wait_ready
+from .conftest import LIMIT_S, System, ask_until, command, standing, wait_ready
 
 TILL = """
 [backplane.store]
@@ -49,10 +48,26 @@ sys.stdin.read()
 CLOSED = ("GeneratorExit", "Cancelled")
 
 
+#: Items after which a process dies: with a window of 64 the first ones, and those around its edge.
+CALLEE_DIES_AFTER = [*range(12), 63, 64, 65, 1023, 1024, 1025] if IS_LONG else [0, 1, 64, 65]
+READER_DIES_AFTER = (1, 4, 8, 9, 100) if IS_LONG else (1, 9)
+
+
+@pytest.fixture(scope="module")
+def till(_no_ignored_interrupt: None) -> Iterator[System]:
+    """One system for all: whatever a test has killed is there again after it."""
+    with standing(TILL, "streamed.py") as system:
+        yield system
+
+
 @pytest.fixture
-def system(folder: Path, up: Up) -> System:
-    shutil.copy(Path(__file__).with_name("streamed.py"), folder)
-    return up(TILL)
+def system(till: System) -> System:
+    """Nothing is at work in it, and nothing has ended yet."""
+    with till.connect() as client:
+        ask_until(client, "backplane.relays.statistics", lambda told: not told["components"]["relay"]["outstanding"])
+        ask_until(client, "backplane.store.statistics", lambda told: not told["components"]["rows"]["outstanding"])
+        client.call("rows.forget")
+    return till
 
 
 def read(client: Client, route: str, **options: Any) -> tuple[list[Any], BackplaneError | None]:
@@ -117,7 +132,7 @@ def test_a_callee_that_is_killed_between_any_two_items_ends_the_stream_in_a_stat
     """
     expected: Callable[[int], Any] = {"rows.count": lambda n: [n, ""], "relay.tens": lambda n: 10 * n}[route]
     with system.connect() as client:
-        for die_after in [*range(12), 63, 64, 65, 1023, 1024, 1025]:
+        for die_after in CALLEE_DIES_AFTER:
             wait_alive(client)
             found, error = read(client, route, upto=3000, die_after=die_after, window=64)
             assert found == [expected(n) for n in range(len(found))]
@@ -131,7 +146,7 @@ def test_a_callee_that_is_killed_between_any_two_items_ends_the_stream_in_a_stat
 def test_a_reader_that_is_killed_between_any_two_items_ends_the_generator(system: System, route: str) -> None:
     """Down the whole chain, and the object serves the next."""
     with system.connect() as client:
-        for number, items in enumerate((1, 4, 8, 9, 100)):
+        for number, items in enumerate(READER_DIES_AFTER):
             program = subprocess.Popen(
                 [sys.executable, "-c", PROGRAM, str(system.run_dir), route, str(items)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 from appbackplane.transport import InternalError, call_checks
 from tests.collector import Collector, Span, collecting
 
-from .conftest import HERE, LIMIT_S, System, Up, ask_until
+from .conftest import HERE, LIMIT_S, System, Up, ask_until, standing
 
 CHAIN = """
 [backplane.top]
@@ -24,24 +25,44 @@ components = ["traced:Middle"]
 [backplane.leaf]
 components = ["traced:Leaf"]
 """
-PARENT = "0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331"
+#: Enough for what a single backplane says of its collector.
+LEAF = CHAIN[CHAIN.index("[backplane.leaf]") :]
+
+
+@pytest.fixture(scope="module")
+def collected(_no_ignored_interrupt: None) -> Iterator[tuple[System, Collector]]:
+    """Three backplanes that export to a collector, for all tests."""
+    with collecting() as collector, standing(f'[trace]\notlp = "{collector.address}"\n{CHAIN}', "traced.py") as system:
+        yield system, collector
 
 
 @pytest.fixture
-def collector() -> Iterator[Collector]:
-    with collecting() as collector:
-        yield collector
+def chain(collected: tuple[System, Collector]) -> System:
+    """The three backplanes."""
+    return collected[0]
 
 
 @pytest.fixture
-def chain(up: Up, folder: Path, collector: Collector) -> System:
-    """Three backplanes that export to the collector."""
-    return chained(up, folder, f'otlp = "{collector.address}"')
+def collector(collected: tuple[System, Collector]) -> Collector:
+    """The collector. It has forgotten all spans of the test before: each exporter sends in order, so those of a call that is
+    made last come last.
+    """
+    system, collector = collected
+    spec = call_checks.asked("top.all", None, None, LIMIT_S, None, {"number": 0})
+    trace = os.urandom(16).hex()
+    spec.trace = f"00-{trace}-b7ad6b7169203331-01"
+    with system.connect() as client:
+        client._calling.call(spec)
+    collector.wait_for(lambda spans: all(of_route(spans, route, trace) for route in ("top.all", "middle.both")))
+    collector.wait_for(lambda spans: len(of_route(spans, "leaf.double", trace)) == 2)
+    collector.forget()
+    return collector
 
 
-def chained(up: Up, folder: Path, trace: str) -> System:
+def tracing(up: Up, folder: Path, trace: str, backplanes: str = LEAF) -> System:
+    """A system of one test."""
     shutil.copy(HERE / "traced.py", folder)
-    return up(f"[trace]\n{trace}\n{CHAIN}")
+    return up(f"[trace]\n{trace}\n{backplanes}")
 
 
 def of_route(spans: list[Span], route: str, trace: str | None = None) -> list[Span]:
@@ -102,18 +123,19 @@ def test_log_lines_name_the_span_that_wrote_them(chain: System, collector: Colle
         client.call("top.all", number=5)
     (top,) = of_route(collector.wait_for(lambda spans: bool(of_route(spans, "top.all"))), "top.all")
     lines = [json.loads(line) for line in chain.command("logs", "--json").stdout.splitlines()]
-    (line,) = (line for line in lines if line["message"] == "asked")
-    assert line["trace"] == f"00-{top.trace}-{top.id}-01"
+    traces = [line["trace"] for line in lines if line["message"] == "asked"]
+    assert traces.count(f"00-{top.trace}-{top.id}-01") == 1
 
 
-def test_only_roots_are_sampled_by_ratio(up: Up, folder: Path, collector: Collector) -> None:
+def test_only_roots_are_sampled_by_ratio(up: Up, folder: Path) -> None:
     """A caller that has decided is followed: the program below samples all of its calls, in a system that samples none."""
-    system = chained(up, folder, f'otlp = "{collector.address}"\nsample = 0.0')
-    with system.connect() as client:
-        for number in range(10):
-            client.call("top.all", number=number)
-    asked = run_program(system, "sampled")
-    spans = collector.wait_for(lambda spans: bool(of_route(spans, "top.all")))
+    with collecting() as collector:
+        system = tracing(up, folder, f'otlp = "{collector.address}"\nsample = 0.0', CHAIN)
+        with system.connect() as client:
+            for number in range(10):
+                client.call("top.all", number=number)
+        asked = run_program(system, "sampled")
+        spans = collector.wait_for(lambda spans: bool(of_route(spans, "top.all")))
     assert {span.trace for span in spans} == {asked[0]["trace"]}
 
 
@@ -121,14 +143,14 @@ def test_only_roots_are_sampled_by_ratio(up: Up, folder: Path, collector: Collec
 def test_a_collector_that_refuses_is_told_once_and_what_is_lost_is_counted(up: Up, folder: Path, answer: int) -> None:
     """The system serves on; the operator finds the reason in the log and in the statistics."""
     with collecting(answer) as collector:
-        system = chained(up, folder, f'otlp = "{collector.address}"')
+        system = tracing(up, folder, f'otlp = "{collector.address}"')
         with system.connect() as client:
-            client.call("top.all", number=5)
+            client.call("leaf.double", number=5)
             ask_until(
-                client, "backplane.top.statistics", lambda told: told["traces"]["lost"] and told["traces"]["problem"]
+                client, "backplane.leaf.statistics", lambda told: told["traces"]["lost"] and told["traces"]["problem"]
             )
             system.wait_for(f"traces: {collector.address} takes no spans")
-            assert client.call("top.all", number=5) == 20
+            assert client.call("leaf.double", number=5) == 10
 
 
 def test_what_a_client_gives_as_a_trace_and_is_none_spoils_nothing(chain: System, collector: Collector) -> None:
@@ -146,9 +168,9 @@ def test_an_address_where_nobody_listens_is_one_clear_line(up: Up, folder: Path)
     """It may come later, so it is no reason to stay down."""
     with collecting() as collector:
         address = collector.address
-    system = chained(up, folder, f'otlp = "{address}"')
+    system = tracing(up, folder, f'otlp = "{address}"')
     with system.connect() as client:
-        assert client.call("top.all", number=5) == 20
+        assert client.call("leaf.double", number=5) == 10
     line = system.wait_for(f"traces: {address} takes no spans")
     assert "Connection refused" in line or "Failed to establish" in line
     assert "check [trace] otlp" in line

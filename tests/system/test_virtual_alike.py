@@ -12,7 +12,7 @@ from appbackplane.transport import Client
 from appbackplane.transport.errors import BackplaneError, Busy, DeadlineExceeded
 
 from .components import Hearer, Sender, Shelf, Worker
-from .conftest import System, Up, ask_until, short_folder, systems_in
+from .conftest import System, Up, ask_until, standing
 
 WORKSHOP = """
 [backplane.main]
@@ -98,7 +98,7 @@ def deadline_while_it_runs(world: World) -> list[object]:
 
 def deadline_of_a_key_while_it_runs(world: World) -> list[object]:
     """The work is done all the same, so that a drain waits for it."""
-    return [world.end(work(world, seconds=3.0, timeout=0.3, idempotency_key="k"))]
+    return [world.end(work(world, seconds=1.0, timeout=0.3, idempotency_key="k"))]
 
 
 def deadline_in_the_queue(world: World) -> list[object]:
@@ -120,9 +120,9 @@ def taken_back_while_it_runs(world: World) -> list[object]:
 
 def taken_back_with_a_key_while_it_runs(world: World) -> list[object]:
     """The work is done all the same, and whoever comes again gets its result."""
-    call = work(world, seconds=0.3, idempotency_key="k")
+    call = work(world, seconds=0.3, idempotency_key="again")
     world.wait_begun()
-    return [call.cancel(), world.end(call), world.end(work(world, seconds=0.3, idempotency_key="k"))]
+    return [call.cancel(), world.end(call), world.end(work(world, seconds=0.3, idempotency_key="again"))]
 
 
 def taken_back_in_the_queue(world: World) -> list[object]:
@@ -169,9 +169,12 @@ CASES: tuple[Callable[[World], list[object]], ...] = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
-def test_calls_end_in_a_test_as_they_end_in_a_process(up: Up, case: Callable[[World], list[object]]) -> None:
+def test_calls_end_in_a_test_as_they_end_in_a_process(workshop: System, case: Callable[[World], list[object]]) -> None:
     """Else what is tested is not what runs."""
-    with up(WORKSHOP).connect() as client:
+    with workshop.connect() as client:
+        ask_until(client, "backplane.main.statistics", lambda told: not told["components"]["worker"]["outstanding"])
+        client.call("worker.close", key="gate")
+        client.call("worker.forget")
         assert case(InTest()) == case(InProcess(client))
 
 
@@ -233,10 +236,8 @@ TOPICS: dict[str, tuple[Any, dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 def workshop(_no_ignored_interrupt: None) -> Iterator[System]:
-    """One system for all that changes nothing in it."""
-    with short_folder() as folder, systems_in(folder) as begin:
-        system = begin(WORKSHOP)
-        system.wait_up()
+    """One system for all that leaves nothing in it."""
+    with standing(WORKSHOP) as system:
         yield system
 
 

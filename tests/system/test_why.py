@@ -12,7 +12,7 @@ import pytest
 
 from appbackplane.transport import Client
 
-from .conftest import System, Up, ask_until
+from .conftest import System, ask_until, standing
 
 GARDEN = """
 [backplane.garden]
@@ -24,10 +24,11 @@ components = ["components:Valve"]
 """
 
 
-@pytest.fixture
-def system(up: Up) -> System:
-    """Garden, spout and valve: each calls the next."""
-    return up(GARDEN)
+@pytest.fixture(scope="module")
+def system(_no_ignored_interrupt: None) -> Iterator[System]:
+    """Garden, spout and valve: each calls the next. Each test lets go what it has held."""
+    with standing(GARDEN) as system:
+        yield system
 
 
 @pytest.fixture

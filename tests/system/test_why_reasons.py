@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +14,24 @@ import pytest
 
 from appbackplane.transport import Client
 
-from .conftest import LIMIT_S, System, Up, ask_until, wait_dead
+from .conftest import LIMIT_S, System, Up, ask_until, standing, wait_dead
 
 CLINIC = """
 drain_limit = "500ms"
 stop_limit = "2s"
 [backplane.clinic]
 components = ["components:Clinic"]
-quotas = [0, 0, 0, 0, 0, 1, 0]
-tick = "1h"
-restart = { max = 0 }
+{more}
 [backplane.other]
 components = ["components:Bystander"]
 """
+#: What a clinic is like in which a reason stays, so that nothing else can be asked about afterwards.
+SPOILT = {
+    "digested": "",
+    "quota": 'quotas = [0, 0, 0, 0, 0, 1, 0]\ntick = "1h"',
+    "down": "restart = { max = 0 }",
+    "no_answer": "",
+}
 LIMITED = """
 [backplane.clinic]
 components = ["components:Clinic"]
@@ -38,9 +44,10 @@ tick = "30s"
 class Ward:
     """A client that fills the clinic, and asks why."""
 
-    def __init__(self, system: System, client: Client) -> None:
+    def __init__(self, system: System, client: Client, file: Path) -> None:
+        """`file`: lets go what holds the worker."""
         self.system, self.client = system, client
-        self.file = str(system.folder / "done")
+        self.file = str(file)
         self.held: object = None
 
     def submit(self, operation: str, key: str | None = None, priority: int | None = None, **arguments: Any) -> None:
@@ -82,12 +89,19 @@ def outstanding(told: Any) -> int:
     return int(clinic["statistics"]["components"]["clinic"]["outstanding"]) if clinic["statistics"] else -1
 
 
-@pytest.fixture
-def ward(up: Up) -> Iterator[Ward]:
-    """A clinic with one worker; whatever holds it is let go at the end."""
-    system = up(CLINIC)
+@pytest.fixture(scope="module")
+def clinic(_no_ignored_interrupt: None) -> Iterator[System]:
+    """A clinic with one worker, for all reasons that go again."""
+    with standing(CLINIC.format(more="")) as system:
+        yield system
+
+
+@contextmanager
+def ward_in(system: System, folder: Path) -> Iterator[Ward]:
+    """Nothing is at work; whatever holds the worker is let go at the end, and calls end with their client."""
     with system.connect() as client:
-        ward = Ward(system, client)
+        ward = Ward(system, client, folder / "done")
+        ward.arrived(0)
         yield ward
         Path(ward.file).touch()
 
@@ -248,22 +262,24 @@ REASONS: dict[str, Callable[[Ward], str]] = {
 
 
 @pytest.mark.parametrize("reason", REASONS)
-def test_the_reason_is_found_in_a_system_that_has_it(ward: Ward, reason: str) -> None:
+def test_the_reason_is_found_in_a_system_that_has_it(clinic: System, up: Up, tmp_path: Path, reason: str) -> None:
     """What a page lists and nobody has ever seen is not worth listing."""
-    asked = REASONS[reason](ward)
-    found = ward.why(asked)
-    assert reason in [one["because"] for one in found], found
-    assert all(one["text"] for one in found)
-    if reason == "no_answer":
-        os.kill(ward.system.pids()["clinic"], signal.SIGCONT)
+    system = up(CLINIC.format(more=SPOILT[reason])) if reason in SPOILT else clinic
+    with ward_in(system, tmp_path) as ward:
+        asked = REASONS[reason](ward)
+        found = ward.why(asked)
+        assert reason in [one["because"] for one in found], found
+        assert all(one["text"] for one in found)
+        if reason == "no_answer":
+            os.kill(ward.system.pids()["clinic"], signal.SIGCONT)
 
 
-def test_a_spent_cpu_budget_is_found(up: Up) -> None:
+def test_a_spent_cpu_budget_is_found(up: Up, tmp_path: Path) -> None:
     """1 % of thirty seconds, used at once: the rest of them nothing runs, and the reason is not to be guessed."""
     system = up(LIMITED)
     with system.connect() as client:
         client.call("clinic.count", key="anna", seconds=0.5, timeout=LIMIT_S)
-        ward = Ward(system, client)
+        ward = Ward(system, client, tmp_path / "done")
         ward.submit("listen", "bert")
         ward.arrived(1)
         (found,) = ward.why("clinic.listen")

@@ -23,7 +23,9 @@ from appbackplane.supervisor.cluster.stores import StoreError
 from appbackplane.transport.errors import FailedPrecondition
 from tests.waiting import LIMIT_S
 
-SPAWN = multiprocessing.get_context("spawn")
+#: Each process is a fork of one that has imported this module.
+FORKED = multiprocessing.get_context("forkserver")
+FORKED.set_forkserver_preload([__name__])
 
 
 def record(beat: int = 0, holder: str = "a") -> LeaseRecord:
@@ -74,8 +76,8 @@ def test_a_record_is_kept_and_swapped_by_version(store: FileStore, folder: Path)
 @pytest.mark.systems
 def test_no_swap_of_many_processes_is_lost(store: FileStore, folder: Path) -> None:
     """Two that both believed theirs was done would both be primary."""
-    mine, theirs = SPAWN.Pipe(duplex=False)
-    processes = [SPAWN.Process(target=swap_often, args=(str(folder), 40, theirs)) for _ in range(3)]
+    mine, theirs = FORKED.Pipe(duplex=False)
+    processes = [FORKED.Process(target=swap_often, args=(str(folder), 40, theirs)) for _ in range(3)]
     for process in processes:
         process.start()
     for process in processes:
@@ -90,8 +92,8 @@ def test_no_swap_of_many_processes_is_lost(store: FileStore, folder: Path) -> No
 def test_who_is_killed_in_the_middle_leaves_a_whole_record_and_no_lock(store: FileStore, folder: Path) -> None:
     """At whatever point of a swap."""
     for count in range(1, 4):
-        mine, theirs = SPAWN.Pipe(duplex=False)
-        process = SPAWN.Process(target=swap_often, args=(str(folder), 1_000_000, theirs))
+        mine, theirs = FORKED.Pipe(duplex=False)
+        process = FORKED.Process(target=swap_often, args=(str(folder), 1_000_000, theirs))
         process.start()
         for _ in range(7 * count):
             assert mine.poll(LIMIT_S)
@@ -176,7 +178,7 @@ def swap_with_little_room(folder: str) -> None:
 def test_a_record_that_has_no_room_does_not_replace_the_one_before(store: FileStore, folder: Path) -> None:
     """Half of one is none: nobody could take the lease again before somebody removed it by hand."""
     first = store.swap("0", record(1))
-    process = SPAWN.Process(target=swap_with_little_room, args=(str(folder),))
+    process = FORKED.Process(target=swap_with_little_room, args=(str(folder),))
     process.start()
     process.join(LIMIT_S)
     assert process.exitcode == 0 and store.look() == first

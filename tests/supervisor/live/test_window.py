@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.launching import COMMAND
 from tests.supervisor.conftest import LIMIT_S, RunningSystem
 from tests.waiting import Limit
 
@@ -139,37 +140,16 @@ class Terminal:
                 self._at = (row, column + 1)
 
 
-@pytest.fixture
-def up(start: Callable[..., RunningSystem]) -> Iterator[RunningSystem]:
-    """A system that runs."""
-    system = start()
-    system.wait_up()
-    yield system
-    if system.process.poll() is None:
-        system.signal(signal.SIGTERM)
-        system.wait_down()
-
-
 Top = Callable[..., Terminal]
 
 
 @pytest.fixture
-def top(up: RunningSystem) -> Iterator[Top]:
+def top(kept: RunningSystem) -> Iterator[Top]:
     """Starts `top` on a terminal."""
     terminals: list[Terminal] = []
 
-    def begin(*words: str, width: int = 80, height: int = 24, **variables: str) -> Terminal:
-        program = [
-            sys.executable,
-            "-m",
-            "appbackplane.supervisor",
-            "top",
-            "-s",
-            str(up.toml),
-            "--interval",
-            "0.2",
-            *words,
-        ]
+    def begin(*words: str, width: int = 80, height: int = 24, of: RunningSystem = kept, **variables: str) -> Terminal:
+        program = [*COMMAND, "top", "-s", str(of.toml), "--interval", "0.2", *words]
         terminals.append(Terminal(program, width, height, variables))
         return terminals[-1]
 
@@ -209,7 +189,7 @@ def test_a_terminal_that_the_host_does_not_know_shows_all_the_same(top: Top) -> 
     assert terminal.wait_end() == 0
 
 
-def test_keys_lead_to_the_operations_and_back(top: Top, up: RunningSystem) -> None:
+def test_keys_lead_to_the_operations_and_back(top: Top) -> None:
     """Arrows, enter, esc, help and the order."""
     terminal = top()
     terminal.wait_for(has("── query"))
@@ -240,21 +220,21 @@ def test_it_follows_the_size_of_the_terminal(top: Top) -> None:
     terminal.wait_for(lambda lines: has("STATE")(lines) and not has("QUEUED")(lines))
 
 
-def test_a_system_that_ends_is_waited_for(top: Top, up: RunningSystem) -> None:
+def test_a_system_that_ends_is_waited_for(top: Top, start: Callable[..., RunningSystem]) -> None:
     """Somebody keeps it open while a system is restarted: the view says so, and goes on."""
-    terminal = top()
+    first = start()
+    first.wait_up()
+    terminal = top(of=first)
     terminal.wait_for(has("── query"))
-    up.signal(signal.SIGKILL)
-    up.process.wait(LIMIT_S)
+    first.signal(signal.SIGKILL)
+    first.process.wait(LIMIT_S)
     terminal.wait_for(has("waiting for it"))
-    again = subprocess.Popen(up.process.args, stderr=subprocess.DEVNULL)
-    try:
-        terminal.wait_for(lambda lines: not has("waiting for it")(lines) and rows(lines) == ["query", "index"])
-        terminal.type("q")
-        assert terminal.wait_end() == 0
-    finally:
-        again.terminate()
-        again.wait(LIMIT_S)
+    again = start()
+    terminal.wait_for(lambda lines: not has("waiting for it")(lines) and rows(lines) == ["query", "index"])
+    terminal.type("q")
+    assert terminal.wait_end() == 0
+    again.signal(signal.SIGTERM)
+    assert again.wait_down() == 0
 
 
 def test_it_begins_with_the_operations_of_one(top: Top) -> None:

@@ -10,7 +10,7 @@ import socket
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from appbackplane.transport import connect
 from appbackplane.transport.errors import FailedPrecondition, Unavailable
 from tests.waiting import Limit, wait_until
 
-from ..conftest import LIMIT_S, MODULE, TOML, RunningSystem
+from ..conftest import LIMIT_S, MODULE, TOML, RunningSystem, starting
 
 Start = Callable[..., RunningSystem]
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -75,14 +75,23 @@ def settle(running: RunningSystem, **counts: int) -> None:
         limit.check(found)
 
 
-def down(running: RunningSystem) -> None:
-    running.signal(signal.SIGTERM)
-    running.wait_down()
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningSystem, str]]:
+    """A system whose figures are read, and where they are; at its end nobody listens there any more."""
+    with starting(tmp_path_factory.mktemp("measured")) as start:
+        running, url = up(start, 'metrics = "localhost:0"')
+        yield running, url
+        running.signal(signal.SIGTERM)
+        running.wait_down()
+        with pytest.raises(urllib.error.URLError):
+            get(url)
 
 
-def test_values_agree_with_the_status(start: Start) -> None:
-    """Two sources that disagree are worse than one. Called is before, so that nothing moves between the two looks."""
-    running, url = up(start, 'metrics = "127.0.0.1:0"')
+def test_values_agree_with_the_status(measured: tuple[RunningSystem, str]) -> None:
+    """Two sources that disagree are worse than one. Called is before, so that nothing moves between the two looks; and the
+    command that people use says the same.
+    """
+    running, url = measured
     with connect(running.run_dir) as client:
         for _ in range(25):
             client.call("index.echo", text="x")
@@ -120,12 +129,14 @@ def test_values_agree_with_the_status(start: Start) -> None:
                 # Above, not at: what took 4,096 ns is in a bucket of ours that begins there, and so not in that up to there.
                 above = min(b for b in (2**n / 1e9 for n in range(10, 37)) if b > p99_s)
                 assert one(found, f"{histogram}_bucket", le=str(above), **labels) >= 0.99 * account[which]["count"]
-    down(running)
+    shown = json.loads(CliRunner().invoke(main, ["status", "-s", str(running.toml), "--stats", "--json"]).stdout)
+    count = shown["backplanes"][1]["statistics"]["operations"]["index.pid"]["count"]
+    assert one(found, "appbackplane_operation_actions_total", backplane="index", operation="index.pid") == count == 1
 
 
-def test_everything_in_the_table_is_exposed_and_nothing_else(start: Start) -> None:
+def test_everything_in_the_table_is_exposed_and_nothing_else(measured: tuple[RunningSystem, str]) -> None:
     """With help and kind, as the table says; the dashboard and the page are tested against the table."""
-    running, url = up(start, 'metrics = "localhost:0"')
+    running, url = measured
     text = get(url)
     kinds = dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE))
     assert kinds == {metric.name: metric.kind for metric in METRICS}
@@ -133,9 +144,6 @@ def test_everything_in_the_table_is_exposed_and_nothing_else(start: Start) -> No
     with pytest.raises(urllib.error.HTTPError, match="404"):
         get(url.removesuffix("metrics"))
     assert running.process.poll() is None
-    down(running)
-    with pytest.raises(urllib.error.URLError):
-        get(url)
 
 
 def test_one_who_connects_and_says_nothing_is_not_waited_for_by_the_system(start: Start) -> None:
@@ -286,16 +294,3 @@ def test_strangers_read_nothing_unless_it_is_said(lines: str, problem: str | Non
     with pytest.raises(ConfigError, match=re.escape(problem)) as raised:
         parse(text, Path("/demo.toml"))
     assert raised.value.problems[0].startswith("system.metrics: ")
-
-
-def test_status_as_programs_read_it_has_the_same_figures(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the command that people use, as well."""
-    running, url = up(start, 'metrics = "127.0.0.1:0"')
-    with connect(running.run_dir) as client:
-        client.call("index.pid")
-    settle(running, index_pid=1)
-    found = samples(get(url))
-    told = json.loads(CliRunner().invoke(main, ["status", "-s", str(running.toml), "--stats", "--json"]).stdout)
-    count = told["backplanes"][1]["statistics"]["operations"]["index.pid"]["count"]
-    assert one(found, "appbackplane_operation_actions_total", backplane="index", operation="index.pid") == count == 1
-    down(running)

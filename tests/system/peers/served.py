@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from appbackplane.runtime import Adaptive, AppObject, BackplaneError, Busy, Component, operation, pause, subscribe
-from appbackplane.runtime.execution.workers.clock import RealClock
 from appbackplane.transport import errors, stream
 
 
@@ -59,10 +59,8 @@ class Booth(Component):
 
     @operation(priority=4, export=True, admit=Adaptive(aim_ms=20))
     def serve(self) -> None:
-        """By computing."""
-        end_ns = RealClock.now_ns() + 2_000_000
-        while RealClock.now_ns() < end_ns:
-            pass
+        """By waiting: who presses has the CPU to itself."""
+        threading.Event().wait(0.002)
 
 
 class Worker(Component):
@@ -80,6 +78,11 @@ class Worker(Component):
     def ended(self) -> list[str]:
         """What has begun, and how it ended."""
         return self.log
+
+    @operation(priority=0)
+    def forget(self) -> None:
+        """What has begun."""
+        self.log.clear()
 
 
 class Place(AppObject):

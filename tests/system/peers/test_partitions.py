@@ -7,14 +7,16 @@ for what may have been done has decided that himself.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
 
 import pytest
 
 from appbackplane.transport.errors import PeerDown
-from tests.figures import LONG, Stopwatch, judge
+from tests.figures import IS_LONG, LONG, Stopwatch, judge
 
-from ..conftest import ask_until
+from ..conftest import ask_until, short_folder, systems_in
 from .conftest import Meet, Nodes, wait_reached
 from .ledgers import assert_once, call_through
 
@@ -22,10 +24,11 @@ from .ledgers import assert_once, call_through
 CUT_S_MAX = 2.8
 
 
-@pytest.fixture
-def apart(meet: Meet) -> Nodes:
-    """Two nodes, each behind a proxy."""
-    return meet("ab", is_proxied=True)
+@pytest.fixture(scope="module")
+def apart(_no_ignored_interrupt: None) -> Iterator[Nodes]:
+    """Two nodes, each behind a proxy. Each test heals what it has broken."""
+    with short_folder() as folder, systems_in(folder) as begin, ExitStack() as stack:
+        yield Nodes(folder, begin, stack, "ab", is_proxied=True)
 
 
 def cut_all(nodes: Nodes) -> None:
@@ -46,13 +49,10 @@ def heal_all(nodes: Nodes) -> None:
         proxy.heal()
 
 
-@pytest.mark.parametrize(
-    ("names", "lasts_s"),
-    [("ab", 1.0), *(pytest.param("abc", lasts_s, marks=LONG) for lasts_s in (1.0, 5.0, 20.0))],
-)
-def test_a_partition_heals_by_itself(meet: Meet, names: str, lasts_s: float) -> None:
+@pytest.mark.parametrize("lasts_s", [1.0, pytest.param(5.0, marks=LONG), pytest.param(20.0, marks=LONG)])
+def test_a_partition_heals_by_itself(meet: Meet, apart: Nodes, lasts_s: float) -> None:
     """Of a second nobody is given up; of five all give each other up, and take each other again; so of twenty."""
-    nodes = meet(names, is_proxied=True)
+    nodes = meet("abc", is_proxied=True) if IS_LONG else apart
     callers = call_through(nodes, lambda: cut_all(nodes), lambda: heal_all(nodes), lasts_s)
     assert_once(nodes, callers)
     failed = [error for one in callers for _, error in one.failed]
