@@ -79,7 +79,7 @@ MIXED = (
     "tests/transport/test_uncopied.py",
 )
 
-#: The pieces that a compiled module can change: they run a second time, with the compiled package.
+#: Folders of pieces: those that import a compiled module run a second time, with the compiled package (compiled_pieces.py).
 COMPILED = ("tests/laws", "tests/runtime", "tests/spark/replay", "tests/transport")
 
 

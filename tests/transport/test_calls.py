@@ -75,7 +75,7 @@ class CallsAgainstAPlainTable(RuleBasedStateMachine):
 
 
 TestCallsAgainstAPlainTable = CallsAgainstAPlainTable.TestCase
-TestCallsAgainstAPlainTable.settings = settings(max_examples=examples(40), stateful_step_count=40, deadline=None)
+TestCallsAgainstAPlainTable.settings = settings(max_examples=examples(20), stateful_step_count=40, deadline=None)
 
 
 def test_deadlines_of_ended_calls_are_swept() -> None:

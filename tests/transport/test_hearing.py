@@ -98,7 +98,7 @@ class HearingAgainstWhatIsKnown(RuleBasedStateMachine):
 
 
 TestHearing = HearingAgainstWhatIsKnown.TestCase
-TestHearing.settings = settings(max_examples=examples(40), stateful_step_count=30, deadline=None)
+TestHearing.settings = settings(max_examples=examples(20), stateful_step_count=30, deadline=None)
 
 
 def test_an_answer_of_an_earlier_generation_confirms_nothing() -> None:

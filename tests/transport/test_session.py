@@ -965,7 +965,7 @@ class CallsOfASession(RuleBasedStateMachine):
 
 
 TestCallsOfASession = CallsOfASession.TestCase
-TestCallsOfASession.settings = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)
+TestCallsOfASession.settings = settings(max_examples=examples(30), stateful_step_count=30, deadline=None)
 
 
 def test_a_place_that_is_drained_is_told_once_that_nothing_more_comes(world: World) -> None:

@@ -44,17 +44,17 @@ def arrived(value: Any) -> Any:
 @pytest.mark.parametrize(
     "made",
     [
-        lambda: [[n] for n in range(1_000_000)],
-        lambda: [{"id": n, "score": 0.5} for n in range(300_000)],
-        lambda: {str(n): None for n in range(1_000_000)},
-        lambda: {n: None for n in range(1_000_000)},
-        lambda: {(x, y, z): x for x in range(-20, 20) for y in range(-20, 20) for z in range(-20, 20)},
-        lambda: [{n: n + 1} for n in range(500_000)],
+        lambda: [[n] for n in range(400_000)],
+        lambda: [{"id": n, "score": 0.5} for n in range(100_000)],
+        lambda: {str(n): None for n in range(300_000)},
+        lambda: {n: None for n in range(300_000)},
+        lambda: {(x, y, z): x for x in range(-13, 13) for y in range(-13, 13) for z in range(-13, 13)},
+        lambda: [{n: n + 1} for n in range(200_000)],
     ],
     ids=["pairs", "records", "names", "integer keys", "points in space", "maps of integers"],
 )
 def test_honest_data_passes(made: Callable[[], Any]) -> None:
-    """A message may hold millions of values."""
+    """A message may hold hundreds of thousands of values."""
     value = made()
     assert value_of(msgpack.packb(value)) == value
 
@@ -65,9 +65,7 @@ def test_honest_data_passes(made: Callable[[], Any]) -> None:
         lambda: listed(VALUES_MAX, b"\x90"),
         lambda: listed(VALUES_MAX, b"\x80"),
         lambda: listed(VALUES_MAX, b"\xd4\x05x"),
-        lambda: (
-            b"\xdf" + VALUES_MAX.to_bytes(4) + b"".join(b"\xc4\x04%b\xc0" % n.to_bytes(4) for n in range(VALUES_MAX))
-        ),
+        lambda: listed(VALUES_MAX >> 11, b"\xde\x08\x00" + b"".join(b"\xa4%04d\xc0" % n for n in range(1 << 11))),
         lambda: listed(VALUES_MAX // 2, b"\x81\x01\xc0"),
     ],
     ids=["lists", "maps", "extensions", "names", "integer keys"],

@@ -322,7 +322,7 @@ def unordered(claims: Sequence[LockClaim]) -> list[LockClaim]:
 
 
 MANY = settings(
-    max_examples=examples(20),
+    max_examples=examples(10),
     deadline=None,
     phases=(Phase.explicit, Phase.generate),  # what depends on threads does not shrink
     suppress_health_check=list(HealthCheck),

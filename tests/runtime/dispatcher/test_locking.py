@@ -176,7 +176,7 @@ class LockingMachine(RuleBasedStateMachine):
 
 TestLocking = LockingMachine.TestCase
 TestLocking.settings = settings(
-    max_examples=examples(120),
+    max_examples=examples(60),
     stateful_step_count=40,
     deadline=None,
     report_multiple_bugs=False,

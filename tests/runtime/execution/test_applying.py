@@ -183,7 +183,7 @@ def _entry(group: str, time_ns: int) -> LedgerEntry:
     return LedgerEntry(TOPIC, group, 1, 0, 0, 1, 1, 0, time_ns)
 
 
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     sizes=st.lists(st.integers(1, 12), min_size=1, max_size=4),
     deaths=st.lists(st.integers(0, 25), max_size=6),

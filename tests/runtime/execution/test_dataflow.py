@@ -1,7 +1,7 @@
 """Dataflow: calls that take each other's results. Each ends exactly once, with the result of a sequential run, in any order of
 frames, and whoever dies; and a result travels once, straight to the call that awaits it.
 
-`SIMULATION_SEEDS` (how many, default 40) and `SIMULATION_SEED` (the first) make the simulation longer, or the same again.
+`SIMULATION_SEEDS` (how many, default 20) and `SIMULATION_SEED` (the first) make the simulation longer, or the same again.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from appbackplane.transport.errors import (
 )
 from appbackplane.transport.handles import PendingCall
 from appbackplane.transport.promise import Promise
+from tests.profiles import examples
 
-SEEDS = int(os.environ.get("SIMULATION_SEEDS", "40"))
+SEEDS = int(os.environ.get("SIMULATION_SEEDS", examples(20)))
 FIRST_SEED = int(os.environ.get("SIMULATION_SEED", "0"))
 NAMES = ("ada", "bob", "cleo", "dora")
 CALLS = 60

@@ -4,7 +4,7 @@ The real engine takes its turns; all that surrounds it is the test: clients, ano
 supervisor's directory. Whatever happens, each call of a client that is still there ends exactly once, an operation runs
 at most once for it, and in the end nothing is left: no place in a throttle, no wait, no queue, no byte in the outbox.
 
-`SIMULATION_SEEDS` (how many, default 40) and `SIMULATION_SEED` (the first) make it longer, or the same again.
+`SIMULATION_SEEDS` (how many, default 20) and `SIMULATION_SEED` (the first) make it longer, or the same again.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ from appbackplane.transport import codec
 from appbackplane.transport.directory import Directory, Place
 from appbackplane.transport.envelope import BOOST, CALL, CANCEL, CAST, PUBLISH, REPLY, STATUS, Envelope, reply, status
 from appbackplane.transport.errors import BackplaneError, Busy, FailedPrecondition, PeerDown, Status
+from tests.profiles import examples
 
-SEEDS = int(os.environ.get("SIMULATION_SEEDS", "40"))
+SEEDS = int(os.environ.get("SIMULATION_SEEDS", examples(20)))
 FIRST_SEED = int(os.environ.get("SIMULATION_SEED", "0"))
 STEPS = 250
 CLIENTS = (b"ada", b"bob", b"cleo")

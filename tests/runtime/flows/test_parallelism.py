@@ -16,7 +16,7 @@ from appbackplane.runtime.testing import VirtualBackplane
 
 #: Throughput with so many lanes, over that of one.
 Load = Callable[[int], float]
-SEEDS = range(5)
+SEEDS = range(3)
 NOISE = 0.1
 #: Seconds that one lane alone takes for a chunk, and items of a chunk.
 CHUNK_S, CHUNK_ITEMS = 0.08, 64

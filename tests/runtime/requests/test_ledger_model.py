@@ -338,7 +338,7 @@ def limits_of(policy: KernelPolicy) -> Limits:
 DONE = "done"
 TestLedger = LedgerMachine.TestCase
 TestLedger.settings = settings(
-    max_examples=examples(50),
+    max_examples=examples(25),
     stateful_step_count=60,
     deadline=None,
     phases=(Phase.generate, Phase.shrink),

@@ -17,7 +17,7 @@ from appbackplane.transport.errors import DeadlineExceeded
 from .conftest import LIMIT_S, Live, joined, until
 
 #: A request of so many seconds: longer than any caller waits.
-LONG = -3600
+LONG = -600
 
 
 class Echo(Runnable):

@@ -101,7 +101,7 @@ class ResourcesMachine(RuleBasedStateMachine):
 
 
 ResourcesMachine.TestCase.settings = settings(
-    max_examples=examples(40),
+    max_examples=examples(20),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

@@ -103,7 +103,7 @@ STEPS = st.lists(
 
 
 @pytest.mark.skipif(BUILD == "compiled", reason="it copies ledgers, which compiled objects do not let anybody do")
-@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(75), deadline=None, suppress_health_check=list(HealthCheck))
 @given(policy=st.sampled_from(POLICIES), missing=st.integers(0, 2), steps=STEPS)
 def test_a_stall_is_reported_only_where_nothing_goes_on(policy: KernelPolicy, missing: int, steps: list[Any]) -> None:
     """No sequence of `take` and `end` makes progress: there is nobody who could do either."""

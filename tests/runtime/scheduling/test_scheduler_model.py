@@ -291,7 +291,7 @@ class DeadlineSchedulerMachine(SchedulerMachine):
 
 
 SETTINGS = settings(
-    max_examples=examples(120),
+    max_examples=examples(60),
     stateful_step_count=60,
     deadline=None,
     report_multiple_bugs=False,

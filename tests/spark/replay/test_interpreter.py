@@ -51,7 +51,7 @@ def by_counting(jobs: Jobs) -> dict[int, Fraction]:
     return done
 
 
-@settings(max_examples=examples(100), deadline=None, derandomize=True)
+@settings(max_examples=examples(50), deadline=None, derandomize=True)
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 30)), min_size=1, max_size=8))
 def test_all_that_compute_advance_alike(jobs: Jobs) -> None:
     """Were one to get more than its part, long work would be predicted to hold up short work, or not to."""

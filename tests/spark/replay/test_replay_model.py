@@ -78,7 +78,7 @@ def assert_same(tasks: list[Task], setting: ReplaySetting) -> None:
     assert told == [(task.waited, task.ended) for task in tasks]
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(tasks_of_blocked, st.integers(1, 3), quotas)
 def test_blocked_work_on_several_workers(tasks: list[Task], threads: int, quotas: list[int]) -> None:
     """Order within objects, priorities, quotas, deadlines and replies: a twin that has none of the shortcuts."""
@@ -88,7 +88,7 @@ def test_blocked_work_on_several_workers(tasks: list[Task], threads: int, quotas
     assert_same(tasks, setting)
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(tasks_that_compute, quotas, st.sampled_from([None, 20, 50, 90]), st.integers(0, 2))
 def test_work_that_computes_under_a_limit(tasks: list[Task], quotas: list[int], limit: int | None, exempt: int) -> None:
     """The account stops all but what is exempt until the tick that has paid its debt."""

@@ -199,7 +199,7 @@ class World:
 HAPPENS = st.sampled_from(["stop", "kill", "begin", "cut", "mend", "wish", "unwilling", "willing", "lossy", "good"])
 
 
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     st.integers(0, 2**32), st.lists(st.sampled_from(RATES), min_size=2, max_size=3), st.sampled_from([1, 50, 300, 1500]),
     st.lists(st.tuples(HAPPENS, st.integers(0, 2), st.integers(1, 2500)), max_size=30),

@@ -246,7 +246,7 @@ class AnyOrder(RuleBasedStateMachine):
 
 
 TestAnyOrder = AnyOrder.TestCase
-TestAnyOrder.settings = settings(max_examples=examples(80), stateful_step_count=40, deadline=None)
+TestAnyOrder.settings = settings(max_examples=examples(40), stateful_step_count=40, deadline=None)
 
 
 def test_ordered_down_it_stops_in_reverse_order() -> None:

@@ -61,7 +61,7 @@ def test_nobody_is_to_be_higher_than_what_it_depends_on(
     assert targets(standings, role, wanted, ceilings) == {name: target(name) for name in standings}
 
 
-@settings(max_examples=examples(80), deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(graphs(), st.lists(st.tuples(ROLES, st.integers(0, 39), st.booleans()), min_size=1, max_size=5), st.randoms())
 def test_everybody_gets_where_it_is_to_be_and_each_move_is_legal(standings, ways, chance) -> None:  # type: ignore[no-untyped-def]
     """Whatever is ordered, in whatever order hooks end, and ordered anew in the middle of it: it comes to rest, with all at

@@ -20,6 +20,7 @@ from appbackplane.transport.peers.effects import (
 )
 from appbackplane.transport.peers.messages import Hello, Sync
 from appbackplane.transport.peers.policy import MembershipPolicy
+from tests.profiles import ONCE
 from tests.transport.peers.network import MS, SECOND, Network, Process, Weather, at
 
 POLICY = MembershipPolicy()
@@ -49,6 +50,7 @@ def test_any_seed_will_do() -> None:
     network.run_until(network.agrees, HEAL_S)
 
 
+@ONCE
 def test_sixty_four_nodes_are_one_mesh_within_ten_seconds() -> None:
     """With one frame in twenty lost, and up to 100 ms on each link. Afterwards a node sends in proportion to its peers."""
     network = Network(seed=3, weather=Weather(delay_ns=(0, 100 * MS), loss=0.05))

@@ -81,7 +81,7 @@ PHASES = [Phase.explicit, Phase.generate, Phase.shrink]
 
 
 @settings(
-    max_examples=examples(40),
+    max_examples=examples(20),
     phases=PHASES,
 )
 @given(st.integers(0, 1 << 32), weathers, st.booleans(), st.lists(steps, max_size=12))

@@ -94,10 +94,10 @@ def test_a_reader_continues_where_it_was(times_us: list[int], stamp_us: int, kep
     feed = feed_of(*times_us)
     whole = stamps(feed)
     feed.history._messages_max = kept
-    feed.add(100, "urn:lamp", "properties", "brightness", b"1")
+    feed.add(200, "urn:lamp", "properties", "brightness", b"1")
     left = stamps(feed)
     place, is_gap = feed.place_of(stamp_us)
     following, _ = feed.after(place)
-    assert following is not None  # that at 100 is later than all
+    assert following is not None  # that at 200 is later than all, also counted from the first
     assert following.about.stamp_us == next(each for each in left if each > stamp_us)
     assert is_gap == (len(left) < len(whole) + 1 and stamp_us < left[0])
