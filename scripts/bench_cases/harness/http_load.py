@@ -51,7 +51,7 @@ def measured(port: int, seconds: float, loads: Sequence[Mapping[str, Any]]) -> l
     poll = select.epoll()
     for load, taken in zip(loads, groups, strict=True):
         for _ in range(load["count"]):
-            client = _Client(port, load, taken)
+            client = _Client(load.get("port", port), load, taken)
             clients[client.socket.fileno()] = client
             poll.register(client.socket, select.EPOLLIN)
     began = time.perf_counter()
@@ -65,7 +65,10 @@ def measured(port: int, seconds: float, loads: Sequence[Mapping[str, Any]]) -> l
     for client in clients.values():
         client.socket.close()
     poll.close()
-    return [{"per_s": len(taken) / passed, "p99_ms": 1e3 * percentile(taken, 0.99)} for taken in groups]
+    return [
+        {"per_s": len(taken) / passed, "p50_ms": 1e3 * percentile(taken, 0.5), "p99_ms": 1e3 * percentile(taken, 0.99)}
+        for taken in groups
+    ]
 
 
 if __name__ == "__main__":
