@@ -289,7 +289,11 @@ MUTATIONS = (
     web("a loss is not told", "history.py", "return entries[0], first - number - 1", "return entries[0], 0"),
     web("ids of another process count", "history.py", "said == epoch and ", ""),
     web("an invocation is everybody's", "invocations.py", "and found.principal == principal", ""),
-    shared("a read gets a value from before it came", "following = self._next[key] = _Batch()", "following = batch"),
+    shared(
+        "a read gets a value from before it came",
+        "following = self._next[key] = _Batch(asyncio.get_running_loop().time() + STALLED_S)",
+        "following = batch",
+    ),
     shared("a client that goes ends the reads of others", "if not self.waiting_count and self.task", "if self.task"),
     shared("a call outlives its readers", "            self.task.cancel()", "            pass"),
     shared(

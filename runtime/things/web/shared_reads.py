@@ -1,8 +1,8 @@
 """Shared reads: reads of one property that arrive while it is being read share the next call.
 
 As with group commit, a shared call begins after all of its reads have come, so none of them gets an older value than a call of
-its own would bring. A read of a property that nobody reads is a call at once. Beside a computing action every call takes the
-interpreter lock from that action, so with sixteen readers the thing's process is disturbed by one call instead of sixteen.
+its own would bring. A read of a property that nobody reads is a call at once. Beside an action that computes, each call takes
+the interpreter lock from that action; so of many readers of one property, only some calls a second reach the thing.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Final
 
-#: Most seconds that a read waits for the call before it, and so what sharing may cost it. A call takes 0.3 ms, and one to a
-#: process that computes 1 to 3 ms: in the former case sharing ends with the call before, in the latter with this time.
-SHARE_S: Final = 0.001
+#: Seconds after a shared answer in which its readers may ask again, before the next call. Without it the first of them would
+#: be a call by itself, and sixteen readers two calls a round; beside a computing action each call costs that action 0.1 ms.
+GAP_S: Final = 0.0015
+#: Most seconds between the beginnings of two calls while reads wait: a thing that is busy for longer answers with a later one.
+STALLED_S: Final = 0.005
 
 Call = Callable[[], Awaitable[bytes]]
 
@@ -22,26 +24,26 @@ class SharedReads:
     """The reads under way. Used by one event loop."""
 
     def __init__(self) -> None:
-        #: By property, while it is being read: the reads that wait for the next call.
+        #: By property, while it is being read: the reads that wait for the next call. Bounded by the connections.
         self._next: dict[Hashable, _Batch] = {}
 
     async def read(self, key: Hashable, call: Call) -> bytes:
         """The value that `call` brings, or that of a reader with the same `key` whose call begins after this read has come.
 
-        Raises what the call raises. A call ends when all of its readers have gone.
+        Raises what the call raises. A call ends when all of its readers have gone. A read waits `STALLED_S` at most for its call.
         """
+        loop = asyncio.get_running_loop()
         batch = self._next.get(key)
         if batch is None:
-            batch = self._next[key] = _Batch()
+            batch = self._next[key] = _Batch(loop.time() + STALLED_S)
             try:
                 return await call()
             finally:
-                self._begin(key, batch)
-        loop = asyncio.get_running_loop()
+                self._ended(key, batch, is_shared=False)
         reader: asyncio.Future[bytes] = loop.create_future()
-        if not batch.readers:
-            batch.call = call
-            batch.timer = loop.call_later(SHARE_S, self._begin, key, batch)
+        batch.call = batch.call or call
+        if batch.timer is None:
+            batch.timer = loop.call_at(batch.latest_s, self._begin, key, batch)
         batch.readers.append(reader)
         batch.waiting_count += 1
         try:
@@ -49,37 +51,45 @@ class SharedReads:
         finally:
             batch.leave()
 
-    def _begin(self, key: Hashable, batch: _Batch) -> None:
-        """The call before this batch has ended, or takes long: make the next, if anybody waits for it."""
+    def _ended(self, key: Hashable, batch: _Batch, *, is_shared: bool) -> None:
+        """The call before this batch has ended."""
         if self._next.get(key) is not batch:
-            return  # it has begun
+            return  # that call took long, and the batch has begun
         if batch.timer is not None:
             batch.timer.cancel()
+        if not is_shared and not batch.waiting_count:
+            del self._next[key]  # the next read is a call at once
+            return
+        batch.timer = asyncio.get_running_loop().call_later(GAP_S, self._begin, key, batch)
+
+    def _begin(self, key: Hashable, batch: _Batch) -> None:
+        """Make the call of a batch, if anybody waits for it."""
         if not batch.waiting_count or batch.call is None:
             del self._next[key]
             return
-        following = self._next[key] = _Batch()
+        following = self._next[key] = _Batch(asyncio.get_running_loop().time() + STALLED_S)
         task = batch.task = asyncio.ensure_future(batch.call())
 
         def ended(_: object) -> None:
             batch.tell(task)
-            self._begin(key, following)
+            self._ended(key, following, is_shared=len(batch.readers) > 1)
 
         task.add_done_callback(ended)
 
 
 class _Batch:
-    """Reads that share a call."""
+    """Reads that share a call, which begins at `latest_s` of the loop's clock, or before."""
 
-    __slots__ = ("call", "readers", "task", "timer", "waiting_count")
+    __slots__ = ("call", "latest_s", "readers", "task", "timer", "waiting_count")
 
-    def __init__(self) -> None:
+    def __init__(self, latest_s: float) -> None:
+        self.latest_s = latest_s
+        self.timer: asyncio.TimerHandle | None = None
         self.call: Call | None = None
         #: Those that have gone are done.
         self.readers: list[asyncio.Future[bytes]] = []
         self.waiting_count = 0
         self.task: asyncio.Future[bytes] | None = None
-        self.timer: asyncio.TimerHandle | None = None
 
     def leave(self) -> None:
         """A reader has its value, or has gone. Without any, the call is taken back."""

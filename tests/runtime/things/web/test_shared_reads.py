@@ -26,19 +26,19 @@ class Calls:
 @pytest.fixture(autouse=True)
 def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls take no time here, however slow the machine is."""
-    monkeypatch.setattr(shared_reads_module, "SHARE_S", 3600.0)
+    monkeypatch.setattr(shared_reads_module, "STALLED_S", 3600.0)
+    monkeypatch.setattr(shared_reads_module, "GAP_S", 0.0)
 
 
-def played(play: Callable[[SharedReads, Calls], Awaitable[None]]) -> SharedReads:
-    async def main() -> SharedReads:
+def played(play: Callable[[SharedReads, Calls], Awaitable[None]]) -> None:
+    async def main() -> None:
         reads = SharedReads()
         async with asyncio.timeout(10.0):
             await play(reads, Calls())
-        return reads
+            while reads._next:  # what nobody reads takes no room
+                await asyncio.sleep(0)
 
-    reads = asyncio.run(main())
-    assert not reads._next, "what nobody reads takes no room"
-    return reads
+    asyncio.run(main())
 
 
 async def settled() -> None:
@@ -66,6 +66,44 @@ def test_a_value_is_never_older_than_its_read() -> None:
         await settled()
         calls.begun[2].set_result(b"newest")
         assert await late == b"newest"
+
+    played(play)
+
+
+def test_readers_that_ask_again_share_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the first of them would be a call by itself, and all others the next."""
+    monkeypatch.setattr(shared_reads_module, "GAP_S", 0.05)
+
+    async def play(reads: SharedReads, calls: Calls) -> None:
+        first = asyncio.create_task(reads.read("level", calls))
+        await settled()
+        both = [asyncio.create_task(reads.read("level", calls)) for _ in range(2)]
+        for number in range(2):
+            while len(calls.begun) <= number:
+                await asyncio.sleep(0)
+            calls.begun[number].set_result(b"7")
+        await asyncio.gather(first, *both)
+        again = [asyncio.create_task(reads.read("level", calls)) for _ in range(3)]
+        await settled()
+        assert len(calls.begun) == 2, "it waits for the others"
+        while len(calls.begun) < 3:
+            await asyncio.sleep(0)
+        calls.begun[2].set_result(b"8")
+        assert await asyncio.gather(*again) == [b"8"] * 3
+
+    played(play)
+
+
+def test_a_reader_alone_never_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sharing is for many."""
+    monkeypatch.setattr(shared_reads_module, "GAP_S", 3600.0)
+
+    async def play(reads: SharedReads, calls: Calls) -> None:
+        for number in range(3):
+            read = asyncio.create_task(reads.read("level", calls))
+            await settled()
+            calls.begun[number].set_result(b"7")
+            assert await read == b"7"
 
     played(play)
 
@@ -126,7 +164,7 @@ def test_a_call_ends_when_its_last_reader_has_gone() -> None:
 
 def test_a_thing_that_is_busy_delays_a_read_by_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a read would wait for a whole action and then for its own call, twice the time that its client allows."""
-    monkeypatch.setattr(shared_reads_module, "SHARE_S", 0.0)
+    monkeypatch.setattr(shared_reads_module, "STALLED_S", 0.0)
 
     async def play(reads: SharedReads, calls: Calls) -> None:
         first = asyncio.create_task(reads.read("level", calls))
