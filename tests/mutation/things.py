@@ -291,14 +291,14 @@ MUTATIONS = (
     web("an invocation is everybody's", "invocations.py", "and found.principal == principal", ""),
     shared(
         "a read gets a value from before it came",
-        "following = self._next[key] = _Batch(asyncio.get_running_loop().time() + STALLED_S)",
-        "following = batch",
+        "following = self._next[key] = _Batch(",
+        "following = batch or _Batch(",
     ),
     shared("a client that goes ends the reads of others", "if not self.waiting_count and self.task", "if self.task"),
     shared("a call outlives its readers", "            self.task.cancel()", "            pass"),
-    shared(
-        "a read waits for a whole action", "batch.timer = loop.call_later(SHARE_S, self._begin, key, batch)", "pass"
-    ),
+    shared("a read waits for a whole action", "loop.call_at(batch.latest_s, self._begin, key, batch)", "None"),
+    shared("a reader alone waits", "if not is_shared and not batch.waiting_count:", "if False:"),
+    shared("readers that ask again share nothing", "is_shared=len(batch.readers) > 1)", "is_shared=False)"),
     web("all that run may be forgotten", "invocations.py", "if self._kept[href].task.done()), None)", "), None)"),
     web("one user takes all long actions", "invocations.py", "if len(own) >= PRINCIPAL_INVOCATIONS_MAX:", "if False:"),
     revocation(

@@ -30,7 +30,7 @@ class SharedReads:
     async def read(self, key: Hashable, call: Call) -> bytes:
         """The value that `call` brings, or that of a reader with the same `key` whose call begins after this read has come.
 
-        Raises what the call raises. A call ends when all of its readers have gone. A read waits `STALLED_S` at most for its call.
+        Raises what the call raises. A call ends when all of its readers have gone. Sharing delays a read by `STALLED_S`.
         """
         loop = asyncio.get_running_loop()
         batch = self._next.get(key)
