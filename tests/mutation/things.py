@@ -287,6 +287,7 @@ MUTATIONS = (
         "                    pass\n",
     ),
     web("a loss is not told", "history.py", "return entries[0], first - number - 1", "return entries[0], 0"),
+    web("ids count hidden messages", "history.py", "{_sealed(number):016x}", "{number:016x}"),
     web("ids of another process count", "history.py", "said == epoch and ", ""),
     web("an invocation is everybody's", "invocations.py", "and found.principal == principal", ""),
     shared(
