@@ -298,8 +298,9 @@ MUTATIONS = (
     shared("a client that goes ends the reads of others", "if not self.waiting_count and self.task", "if self.task"),
     shared("a call outlives its readers", "            self.task.cancel()", "            pass"),
     shared("a read waits for a whole action", "loop.call_at(batch.latest_s, self._begin, key, batch)", "None"),
-    shared("a reader alone waits", "if not is_shared and not batch.waiting_count:", "if False:"),
-    shared("readers that ask again share nothing", "is_shared=len(batch.readers) > 1)", "is_shared=False)"),
+    shared("a reader alone waits", "if readers_count == 1 and not batch.waiting_count:", "if False:"),
+    shared("readers that ask again share nothing", "readers_count=len(batch.readers))", "readers_count=1)"),
+    shared("readers that are all back wait", "if batch.waiting_count == batch.enough:", "if False:"),
     web("all that run may be forgotten", "invocations.py", "if self._kept[href].task.done()), None)", "), None)"),
     web("one user takes all long actions", "invocations.py", "if len(own) >= PRINCIPAL_INVOCATIONS_MAX:", "if False:"),
     revocation(

@@ -70,7 +70,7 @@ def test_a_value_is_never_older_than_its_read() -> None:
     played(play)
 
 
-def test_readers_that_ask_again_share_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readers_that_ask_again_share_the_next_call_as_soon_as_all_are_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the first of them would be a call by itself, and all others the next."""
     monkeypatch.setattr(shared_reads_module, "GAP_S", 0.05)
 
@@ -78,18 +78,21 @@ def test_readers_that_ask_again_share_the_next_call(monkeypatch: pytest.MonkeyPa
         first = asyncio.create_task(reads.read("level", calls))
         await settled()
         both = [asyncio.create_task(reads.read("level", calls)) for _ in range(2)]
-        for number in range(2):
-            while len(calls.begun) <= number:
-                await asyncio.sleep(0)
-            calls.begun[number].set_result(b"7")
-        await asyncio.gather(first, *both)
-        again = [asyncio.create_task(reads.read("level", calls)) for _ in range(3)]
         await settled()
-        assert len(calls.begun) == 2, "it waits for the others"
-        while len(calls.begun) < 3:
+        calls.begun[0].set_result(b"7")
+        while len(calls.begun) < 2:  # the first reader does not come back
             await asyncio.sleep(0)
+        monkeypatch.setattr(shared_reads_module, "GAP_S", 3600.0)
+        calls.begun[1].set_result(b"7")
+        await asyncio.gather(first, *both)
+        again = [asyncio.create_task(reads.read("level", calls))]
+        await settled()
+        assert len(calls.begun) == 2, "it waits for the other"
+        again.append(asyncio.create_task(reads.read("level", calls)))
+        await settled()
+        monkeypatch.setattr(shared_reads_module, "GAP_S", 0.0)
         calls.begun[2].set_result(b"8")
-        assert await asyncio.gather(*again) == [b"8"] * 3
+        assert await asyncio.gather(*again) == [b"8"] * 2
 
     played(play)
 
