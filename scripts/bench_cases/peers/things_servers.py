@@ -55,8 +55,8 @@ def thing_servers(action_s: float) -> Iterator[dict[str, ThingServer]]:
             port = _free_port()
             command = [sys.executable, "-m", f"{__package__}.webthing_server", str(port), str(action_s)]
             _wait_ready(stack.enter_context(started(command)))
-            read = {"method": "GET", "path": "/properties/level"}
-            invoke = {"method": "POST", "path": "/actions/crunch", "body": {"crunch": {}}}
+            read = {"method": "GET", "path": "/properties/level", "ends": "}"}
+            invoke = {"method": "POST", "path": "/actions/crunch", "body": {"crunch": {}}, "ends": "}}"}
             found["webthing-python"] = ThingServer(port, read, invoke)
         else:
             _tell_missing("webthing-python: pip install webthing==0.15.0")
