@@ -33,6 +33,10 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("a cap is forgotten", "found.priority is not None and (", "False and ("),
     ),
     *mutations(
+        "permissions", "runtime/execution/actions/failures.py", (f"{TESTS}/test_admission.py",),
+        ("an action tells what it uses", "PermissionDenied) and action.principal is not None:", "PermissionDenied) and False:"),
+    ),
+    *mutations(
         "permissions", "runtime/execution/intake/intake.py", (f"{TESTS}/test_admission.py",),
         ("a call without a key reaches any thing", "if is_checked and key is None and object.key is not None:", "if False:"),
         (

@@ -59,6 +59,13 @@ def thing_streams(breaks: str, file: str, text: str, replacement: str) -> Mutati
     return Mutation("things", f"{WEB}/{file}", text, replacement, breaks, tests)
 
 
+def shared(breaks: str, text: str, replacement: str) -> Mutation:
+    """One way to answer a read with the value of another, or to end it with another."""
+    return Mutation(
+        "things", f"{WEB}/shared_reads.py", text, replacement, breaks, (f"{TESTS}/web/test_shared_reads.py",)
+    )
+
+
 def system(breaks: str, file: str, text: str, replacement: str) -> Mutation:
     """One way to tell something wrong of a backplane, or to let anybody restart it."""
     tests = (f"{TESTS}/system/test_properties.py", f"{TESTS}/system/test_system_things.py")
@@ -286,8 +293,20 @@ MUTATIONS = (
         "                    pass\n",
     ),
     web("a loss is not told", "history.py", "return entries[0], first - number - 1", "return entries[0], 0"),
+    web("ids count hidden messages", "history.py", "{_sealed(number):016x}", "{number:016x}"),
     web("ids of another process count", "history.py", "said == epoch and ", ""),
     web("an invocation is everybody's", "invocations.py", "and found.principal == principal", ""),
+    shared(
+        "a read gets a value from before it came",
+        "following = self._next[key] = _Batch(",
+        "following = batch or _Batch(",
+    ),
+    shared("a client that goes ends the reads of others", "if not self.waiting_count and self.task", "if self.task"),
+    shared("a call outlives its readers", "            self.task.cancel()", "            pass"),
+    shared("a read waits for a whole action", "loop.call_at(batch.latest_s, self._begin, key, batch)", "None"),
+    shared("a reader alone waits", "if readers_count == 1 and not batch.waiting_count:", "if False:"),
+    shared("readers that ask again share nothing", "readers_count=len(batch.readers))", "readers_count=1)"),
+    shared("readers that are all back wait", "if batch.waiting_count == batch.enough:", "if False:"),
     web("all that run may be forgotten", "invocations.py", "if self._kept[href].task.done()), None)", "), None)"),
     web("one user takes all long actions", "invocations.py", "if len(own) >= PRINCIPAL_INVOCATIONS_MAX:", "if False:"),
     revocation(

@@ -2,8 +2,9 @@
 
 Errors of `transport/errors.py` that the operation itself raised are sent unchanged. An error of a call that the operation made
 is not its caller's fault, so it is translated (gRPC's advice on propagating statuses): a dead callee makes this operation
-unavailable, and a wrong argument to the callee is a bug of this operation. Any other error becomes INTERNAL, with its type
-and message; the remote traceback is sent in debug only.
+unavailable, and a wrong argument to the callee is a bug of this operation. A refusal on behalf of a user is told without what
+was refused, which that user may not know of. Any other error becomes INTERNAL, with its type and message; the remote traceback
+is sent in debug only.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from appbackplane.transport.errors import (
     DeadlineExceeded,
     InternalError,
     PeerDown,
+    PermissionDenied,
     Unavailable,
     sound,
     text_of,
@@ -36,6 +38,12 @@ def as_error(action: Action, error: BaseException, *, is_debug: bool) -> Backpla
             return Unavailable(f"{action.name}: {text_of(error.message)}")
         if not isinstance(error, CallerError) or isinstance(error, (DeadlineExceeded, Cancelled)):
             return error
+        if isinstance(error, PermissionDenied) and action.principal is not None:
+            # The refusal names what the caller may not know of; it is in the log of this backplane, as a bug is.
+            refused = (
+                f"a call that it makes on behalf of {action.principal} is refused: the log of its backplane has more"
+            )
+            return InternalError(f"{action.name}: {refused}")
         said = error.message
     trace = "".join(traceback.format_exception(error)) if is_debug else None
     return InternalError(f"{action.name}: {type(error).__name__}: {text_of(said)}", trace=trace)

@@ -7,12 +7,21 @@ is told how many messages it has lost. Pure, but for the futures of those that w
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 from collections import deque
+from functools import lru_cache
+from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 #: Messages kept per property or event, and their bytes. A slower subscriber is told how many it lost.
 MESSAGES_MAX: Final = 1_024
 BYTES_MAX: Final = 4 << 20
+#: Of ids: the key of this process, the rounds of a pseudorandom permutation (Luby and Rackoff), and the form.
+_KEY: Final = os.urandom(16)
+_TURNS: Final = 4
+_HALF: Final = 0xFFFF_FFFF
+_SEALED: Final = re.compile("[0-9a-f]{16}")
 
 
 class HistoryEntry(NamedTuple):
@@ -84,11 +93,34 @@ class History:
 
 
 def event_id(epoch: str, number: int) -> str:
-    """The id of a message in a stream. `epoch` names the gateway's process: numbers of another one mean nothing here."""
-    return f"{epoch}-{number}"
+    """The id of a message in a stream. `epoch` names the gateway's process: numbers of another one mean nothing here.
+
+    The number is encrypted, since it counts all messages: two ids would tell a user how many between them he was not shown.
+    """
+    return f"{epoch}-{_sealed(number):016x}"
 
 
 def number_of(id: str, epoch: str) -> int | None:
     """The number in such an id; None if the id is malformed or from another gateway process."""
-    said, _, number = id.partition("-")
-    return int(number) if said == epoch and number.isascii() and number.isdigit() and len(number) < 19 else None
+    said, _, sealed = id.partition("-")
+    return _opened(int(sealed, 16)) if said == epoch and _SEALED.fullmatch(sealed) else None
+
+
+@lru_cache(maxsize=MESSAGES_MAX)  # 5 us, and each message has thousands of subscribers
+def _sealed(number: int) -> int:
+    """A permutation of the numbers of 64 bits: a Feistel network."""
+    left, right = number >> 32, number & _HALF
+    for turn in range(_TURNS):
+        left, right = right, left ^ _mixed(right, turn)
+    return left << 32 | right
+
+
+def _opened(sealed: int) -> int:
+    left, right = sealed >> 32, sealed & _HALF
+    for turn in reversed(range(_TURNS)):
+        left, right = right ^ _mixed(left, turn), left
+    return left << 32 | right
+
+
+def _mixed(half: int, turn: int) -> int:
+    return int.from_bytes(blake2b(half.to_bytes(4), digest_size=4, key=_KEY, salt=bytes((turn,))).digest())

@@ -21,6 +21,7 @@ from .forms import JSON, path_of
 from .invocations import Invocation, Invocations
 from .mirror import Mirror, asked
 from .parsing import NOTHING, from_json, json_of, priority_of, timeout_s_of
+from .shared_reads import SharedReads
 
 #: A value may have changed with the next action, so a client asks again each time.
 _CACHE_CONTROL: Final = "private, no-cache"
@@ -33,6 +34,7 @@ class Interactions:
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
         self._invocations = Invocations(_now)
+        self._reads = SharedReads()
         #: Of each property that is being written under a condition: one such write at a time.
         self._conditional: weakref.WeakValueDictionary[tuple[str, str], asyncio.Lock] = weakref.WeakValueDictionary()
 
@@ -59,7 +61,13 @@ class Interactions:
             if cached is not None:
                 return cached
             await self._mirror.ask_for_values(entry)
-        return _encode(await self._call(request, entry, name, {}))
+        priority, timeout_s = priority_of(request), timeout_s_of(request)
+
+        async def call() -> bytes:
+            return _encode(await self._call(request, entry, name, {}, timeout_s=timeout_s))
+
+        key = entry.id, entry.generation, name, request["principal"], priority, timeout_s
+        return await self._reads.read(key, call)
 
     async def write(self, request: web.Request) -> web.Response:
         entry, name = await asked(self._mirror, request, "properties", "write")

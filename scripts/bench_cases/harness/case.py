@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
@@ -55,6 +55,8 @@ class Sides:
     ours: Callable[[], Figures]
     #: None: the promise is absolute.
     reference: Callable[[], Figures] | None = None
+    #: Other programs, measured in each round, by name; shown, never judged.
+    peers: Mapping[str, Callable[[], Figures]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

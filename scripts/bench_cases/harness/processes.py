@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO
 
@@ -14,9 +14,20 @@ from .systems import environment
 @contextmanager
 def program(module: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """`python -m bench_cases.MODULE ARGUMENTS`, with pipes to say and hear lines. Killed on the way out."""
-    command = [sys.executable, "-m", f"bench_cases.{module}", *arguments]
+    with started([sys.executable, "-m", f"bench_cases.{module}", *arguments]) as child:
+        yield child
+
+
+@contextmanager
+def started(command: Sequence[str], variables: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
+    """Any command, likewise; `variables`: more of its environment."""
     child = subprocess.Popen(
-        command, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        command,
+        env=environment() | dict(variables or {}),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
     )
     try:
         yield child

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from appbackplane.runtime import Component, PermissionDenied, every, operation
+from appbackplane.runtime import Component, InternalError, PermissionDenied, every, operation
 from appbackplane.runtime.permissions.access_control import access_control_of
 from appbackplane.runtime.permissions.permission_file import Permissions, change
 from appbackplane.runtime.permissions.table import LOCAL_USER, Permission
@@ -43,6 +43,10 @@ class Door(Thing):
             return str(await self.call("house.ring", key="back"))
         except PermissionDenied as error:
             return error.message
+
+    @action(priority=1)
+    async def let_in(self) -> str:
+        return str(await self.call("house.ring", key="back"))
 
     @operation()
     def oil(self) -> str:
@@ -156,6 +160,16 @@ def test_a_thing_acts_for_whoever_called_it(path: Path) -> None:
     assert ask(house, "ada", "pass_on").startswith("ada may not invoke ring of urn:appbackplane:house:back")
     back = house_with(path, permission("ada", "invoke"), permission("ada", "invoke", things=("*:back",)))
     assert ask(back, "ada", "pass_on") == "ding"
+
+
+def test_a_refusal_behind_an_action_names_nothing_to_its_user(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Else an action tells which things it uses. The log has them, for the operator."""
+    house = house_with(path, permission("ada", "invoke"))
+    with pytest.raises(InternalError) as told:
+        ask(house, "ada", "let_in")
+    assert str(told.value).startswith("house.let_in: a call that it makes on behalf of ada is refused")
+    assert "house:back" not in str(told.value) and "ring" not in str(told.value)
+    assert "ada may not invoke ring of urn:appbackplane:house:back" in caplog.text
 
 
 def test_clients_of_this_host_are_subject_to_permissions_unless_they_are_operators(path: Path) -> None:

@@ -24,6 +24,7 @@ from appbackplane.runtime.things.directory.registration_file import Registration
 from appbackplane.runtime.things.web.access import Access
 from appbackplane.runtime.things.web.directory_api import DirectoryApi
 from appbackplane.runtime.things.web.forms import description_of
+from appbackplane.runtime.things.web.history import event_id
 from appbackplane.runtime.things.web.problems import problem_of
 from appbackplane.transport.errors import BackplaneError
 
@@ -361,10 +362,10 @@ def test_a_new_permission_opens_no_past(tmp_path: Path) -> None:
     async def test(client: TestClient[Any, Any], things: KnownThings, clock: Clock) -> None:
         for title in ("First", "Second"):
             await client.put("/things/urn:dev:a", json=td("urn:dev:a", title=title))
-        stream = await client.get("/events?diff=true", headers={"Last-Event-ID": "e1-0"})
+        stream = await client.get("/events?diff=true", headers={"Last-Event-ID": event_id("e1", 0)})
         assert '"First"' in (await event(stream))[1]
         stream.close()
-        stream = await client.get("/events?diff=true", headers=EVE | {"Last-Event-ID": "e1-0"})
+        stream = await client.get("/events?diff=true", headers=EVE | {"Last-Event-ID": event_id("e1", 0)})
         assert await event(stream) == ("lost", "null")
         await client.put("/things/urn:dev:b", json=td("urn:dev:b"))
         assert (await event(stream))[0] == "thing_created"

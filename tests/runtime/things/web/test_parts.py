@@ -6,7 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Coroutine
-from itertools import count
+from itertools import count, pairwise
 from typing import Any
 
 import pytest
@@ -80,14 +80,28 @@ def test_all_who_wait_are_woken_by_one_message() -> None:
     assert asyncio.run(main()) == [b"1"]
 
 
-@pytest.mark.parametrize(
-    ("id", "number"),
-    [("ab12-7", 7), ("ab12-", None), ("ab13-7", None), ("7", None), ("ab12--1", None), ("ab12-" + "9" * 30, None)],
-)
-def test_ids_of_another_process_mean_nothing(id: str, number: int | None) -> None:
-    """Its numbers began anew, so one of them would hide messages."""
+@pytest.mark.parametrize("number", [0, 1, 7, (1 << 64) - 1])
+def test_an_id_leads_back_to_its_message(number: int) -> None:
+    """In the process that has made it."""
+    id = event_id("ab12", number)
     assert number_of(id, "ab12") == number
-    assert event_id("ab12", 7) == "ab12-7"
+    assert number_of(id, "ab13") is None, "numbers of another process began anew, so one of them would hide messages"
+
+
+@pytest.mark.parametrize(
+    "id", ["ab12-7", "ab12-", "7", "ab12--1", "ab12-" + "9" * 30, "ab12-" + "F" * 16, "ab12-" + "0" * 15 + "_"]
+)
+def test_an_id_that_nobody_has_made_means_nothing(id: str) -> None:
+    """It is the client's."""
+    assert number_of(id, "ab12") is None
+
+
+def test_ids_do_not_count_what_is_between_them() -> None:
+    """Else a user whose permission is interrupted learns how much happened meanwhile."""
+    numbers = [int(event_id("ab12", number).partition("-")[2], 16) for number in range(1_000)]
+    assert len(set(numbers)) == 1_000
+    assert numbers != sorted(numbers)
+    assert len({after - before for before, after in pairwise(numbers)}) > 900
 
 
 def test_every_status_has_its_http_status() -> None:

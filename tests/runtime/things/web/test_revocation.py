@@ -21,6 +21,7 @@ from appbackplane.runtime.permissions.table import Permission
 from appbackplane.runtime.process_config import PermissionPolicy
 from appbackplane.runtime.things.catalogue import CatalogueEntry
 from appbackplane.runtime.things.web.access import Access
+from appbackplane.runtime.things.web.history import event_id
 from appbackplane.runtime.things.web.interactions import Interactions
 from appbackplane.runtime.things.web.mirror import Mirror
 from appbackplane.runtime.things.web.problems import problem_of
@@ -253,12 +254,12 @@ def test_a_new_permission_opens_no_past(tmp_path: Path) -> None:
             async with client.get(STREAM):  # the history is kept from now on
                 desk.mirror.tell("hidden")
             desk.permit(bens("observe"))
-            continued = {"Last-Event-ID": "epoch-0"}
+            continued = {"Last-Event-ID": event_id("epoch", 0)}
             async with client.get(STREAM, headers=BEN | continued) as stream:
                 assert await event_of(stream) == {"event": "lost", "data": "null"}
                 desk.mirror.tell("shown")
-                assert await event_of(stream) == {"event": "burnt_out", "id": "epoch-2", "data": '"shown"'}
-            async with client.get(STREAM, headers=BEN | {"Last-Event-ID": "epoch-1"}) as stream:
+                assert await event_of(stream) == {"event": "burnt_out", "id": event_id("epoch", 2), "data": '"shown"'}
+            async with client.get(STREAM, headers=BEN | {"Last-Event-ID": event_id("epoch", 1)}) as stream:
                 assert (await event_of(stream))["data"] == '"shown"'
             async with client.get(STREAM, headers=continued) as stream:
                 assert (await event_of(stream))["data"] == '"hidden"'
@@ -298,7 +299,7 @@ def test_who_is_permitted_all_along_continues(tmp_path: Path) -> None:
             async with client.get(STREAM, headers=BEN):
                 desk.mirror.tell("first")
                 desk.mirror.tell("second")
-            async with client.get(STREAM, headers=BEN | {"Last-Event-ID": "epoch-1"}) as stream:
-                assert await event_of(stream) == {"event": "burnt_out", "id": "epoch-2", "data": '"second"'}
+            async with client.get(STREAM, headers=BEN | {"Last-Event-ID": event_id("epoch", 1)}) as stream:
+                assert await event_of(stream) == {"event": "burnt_out", "id": event_id("epoch", 2), "data": '"second"'}
 
     asyncio.run(main())
