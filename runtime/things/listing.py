@@ -8,7 +8,7 @@ from typing import Any
 
 from ..objects.component import Component
 from ..permissions.thing_ids import id_of
-from .thing import PROCESS, Thing
+from .thing import Thing, process_id
 
 log = logging.getLogger(__name__)
 #: Ids that were reported as those of two things.
@@ -34,7 +34,7 @@ def listing_of(components: Iterable[Component]) -> dict[str, Any]:
                     log.warning("two things have the id %s: the second is not served: add it with another key", id)
     classes = {_name(type(each)): type(each) for _, each in found.values()}
     return {
-        "process": PROCESS,
+        "process": process_id(),
         "things": [
             [id, component.component_name, each.key, _name(type(each))] for id, (component, each) in found.items()
         ],

@@ -20,8 +20,6 @@ from .affordances import Affordances, affordances_of, share_type
 from .declaring import AFFORDANCE, AffordanceMark, Event
 from .description import Description, model_of
 
-#: Random id of this process in notifications. A gateway discards values whose process has been replaced.
-PROCESS: Final = os.urandom(8).hex()
 #: Methods of `Thing` that no subclass may replace, and settings that no affordance may have the name of.
 _OWN: Final = ("describe", "notify_all", "notify_changes", "setters")
 _SETTINGS: Final = ("title", "types", "context", "language", "place")
@@ -137,7 +135,18 @@ class Thing(AppObject):
         """`is_known`: the data are the value. Spawned things are in no listing, so nobody could tell them apart."""
         if self._component is not None and number_of(self) is None:
             id = id_of(self._component.component_name, self.key)
-            self.publish(NOTIFICATIONS, thing=id, process=PROCESS, kind=kind, name=name, data=data, is_known=is_known)
+            self.publish(
+                NOTIFICATIONS, thing=id, process=process_id(), kind=kind, name=name, data=data, is_known=is_known
+            )
+
+
+@functools.cache
+def process_id() -> str:
+    """Random id of this process in notifications. A gateway discards values whose process has been replaced.
+
+    Made when it is first asked for: a process may be a fork of one that has imported this module.
+    """
+    return os.urandom(8).hex()
 
 
 def _access(cls: type[Thing]) -> dict[str, tuple[str, str]]:
