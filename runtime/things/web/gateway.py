@@ -19,6 +19,7 @@ from ...objects.operation import operation
 from ...permissions.audit import AuditLog
 from ...permissions.table import is_reserved
 from ..directory.registration_file import RegistrationFile, registration_path
+from ..nodes.consumed_node import ConsumedNode
 from .openid_settings import openid_settings
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Gateway(Component):
     the directory at `base`, by DNS-SD. origins: sites whose pages may use the gateway, such as "https://app.example".
     tokens: name of each user to the SHA-256 of their bearer token, in hexadecimal digits. anonymous: serve requests without a
     token, with the principal "anonymous". A request with an unknown token gets 401, and so does one without a token otherwise.
-    openid: the provider that signs users in (openid_settings.py).
+    openid: the provider that signs users in (openid_settings.py). nodes: the other nodes whose things are served, too.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Gateway(Component):
         insecure: bool = False,
         origins: Sequence[str] = (),
         openid: Mapping[str, Any] | None = None,
+        nodes: Sequence[str] = (),
     ) -> None:
         if base and not (base.startswith(("http://", "https://")) and base.endswith("/")):
             raise ValueError(f"base = {base!r}: expected an address with a slash at its end: https://things.example/")
@@ -99,6 +101,7 @@ class Gateway(Component):
         self._origins = checked_origins(origins)
         self._tokens = _by_digest(tokens or {})
         self._anonymous = anonymous
+        self._nodes = _names(nodes)
         self._openid = None if openid is None else openid_settings(openid, os.environ)
         self._socket: socket.socket | None = None
         self._thread: ServerThread | None = None
@@ -141,7 +144,12 @@ class Gateway(Component):
             announcement = Announcement(self._base, instance_of(Path(platform.run_dir).name, socket.gethostname()))
         if self._tls is not None:
             log.info("%s: the certificate's SHA-256 fingerprint is %s", self.address(), self._tls.fingerprint)
-        access = Access(platform.permissions, lambda: platform.unix_ns() / 1e9)
+        if self._nodes and not platform.directory.node:
+            self._stop(STOP_S)
+            raise ValueError(f"nodes = {list(self._nodes)}: this system is no node: give its TOML a table [node]")
+        access = Access(
+            platform.permissions, lambda: platform.unix_ns() / 1e9, {name: ConsumedNode(name) for name in self._nodes}
+        )
         limit = AttemptLimit(lambda: platform.unix_ns() / 1e9, is_proxied=bool(self._base))
         authentication = Authentication(
             self._tokens, anonymous=self._anonymous, link_of=access.link_of, origins=self._origins, limit=limit
@@ -237,6 +245,12 @@ def _check_reach(listen: str, host: str, port: int, *, has_tls: bool, is_insecur
         raise ValueError(
             f"listen = {listen!r}: anonymous = true would serve whoever reaches this host: give each user a token"
         )
+
+
+def _names(nodes: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(nodes, str) or not all(isinstance(each, str) and each for each in nodes):
+        raise ValueError(f'nodes = {nodes!r}: expected a list of the names of nodes: ["berlin"]')
+    return tuple(dict.fromkeys(nodes))
 
 
 def _by_digest(tokens: Mapping[str, str]) -> dict[str, str]:
