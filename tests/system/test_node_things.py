@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import os
@@ -14,8 +15,10 @@ import pytest
 
 from appbackplane.runtime.permissions.permission_file import Permissions, change
 from appbackplane.runtime.permissions.table import Permission
+from appbackplane.transport import call_checks
+from appbackplane.transport.async_client import connect_async
 from appbackplane.transport.errors import PermissionDenied
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_S, wait_until
 
 from .conftest import System, Up, short_folder, systems_in, wait_dead
 from .peers.conftest import address, free_port, introduce
@@ -200,8 +203,17 @@ def test_a_permission_that_is_given_here_holds_there_until_it_is_revoked(pair: P
 
 def test_nobody_else_speaks_for_users(pair: Pair) -> None:
     """A client of this node cannot name a principal; one of the other node is no node."""
-    with pair.systems["a"].connect() as client, pytest.raises(PermissionDenied, match=r"^node:a/\S+ may not read"):
-        client.call("b/exposed.use", thing="urn:dev:lamp-1", kind="read", name="brightness", arguments={})
+
+    async def read_as_ada() -> None:
+        read = {"thing": "urn:dev:lamp-1", "kind": "read", "name": "brightness", "arguments": {}}
+        async with await connect_async(pair.systems["a"].run_dir) as client:
+            spec = call_checks.asked("b/exposed.use", None, None, LIMIT_S, read, {}, None, False)
+            spec.principal = "ada"
+            await client.request(spec)
+
+    pair.permit()
+    with pytest.raises(PermissionDenied, match=r"^node:a/\S+ may not read"):
+        asyncio.run(read_as_ada())
     with (
         pair.systems["b"].connect() as client,
         pytest.raises(PermissionDenied, match="for the gateways of other nodes"),
@@ -222,8 +234,8 @@ def test_a_node_that_is_gone_is_named_and_comes_back(pair: Pair, ada: Web) -> No
     """Its things are unavailable meanwhile, and subscribers learn that they may have missed something."""
     stream = ada.events(OVERHEATED, 2)
     next(stream)
-    for process in pair.systems["b"].processes():
-        process.kill()
+    for pid in pair.systems["b"].processes():
+        os.kill(pid, signal.SIGKILL)
     wait_until(lambda: ada.ask("GET", BRIGHTNESS).status == 503, "the things of b are still served")
     gone = ada.ask("GET", BRIGHTNESS)
     assert "node 'b'" in gone.body["detail"] and gone.headers["Retry-After"] == "1"

@@ -65,8 +65,11 @@ class ConsumedNode:
         return None if found is None else GuestLink(f"{found.id}@{self.name}", found.digest, found.until, found.by)
 
     def principal_there(self, principal: str) -> str:
-        """The principal for which the node is asked."""
-        return principal.removesuffix(f"@{self.name}") if principal.startswith(LINK) else principal
+        """The principal for which the node is asked. The holder of another node's link is nobody there: no link is `link:ID@`."""
+        if not principal.startswith(LINK):
+            return principal
+        known = principal.removesuffix(f"@{self.name}")
+        return known if known != principal else f"{principal}@"
 
     def has_given(self, id: str) -> bool:
         """Whether the node has a permission or a link of this id."""

@@ -16,6 +16,7 @@ from appbackplane.transport.errors import (
     FailedPrecondition,
     NotFound,
     PermissionDenied,
+    error_from,
 )
 
 from ...execution.workers.replies import Replies
@@ -188,7 +189,10 @@ class Exposure(AppObject):
         operation = None if entry is None else _operation_of(entry, kind, name)
         if entry is None or operation is None:
             raise NotFound(f"{thing} has nothing to {kind} that is called {name!r}")
-        return await self.request(f"{entry.component}.{operation}", arguments, key=entry.key)
+        try:
+            return await self.request(f"{entry.component}.{operation}", arguments, key=entry.key)
+        except BackplaneError as error:  # raised anew it reaches the caller as it is (execution/actions/failures.py)
+            raise error_from(error.status, error.message, error.retry_after) from None
 
     @operation(export=True)
     def share(self, request: SharingRequest, id: str, digest: str | None = None) -> dict[str, Any]:
