@@ -65,7 +65,7 @@ class ConsumedNode:
         return None if found is None else GuestLink(f"{found.id}@{self.name}", found.digest, found.until, found.by)
 
     def principal_there(self, principal: str) -> str:
-        """The principal for which the node is asked. The holder of another node's link is nobody there: no link is `link:ID@`."""
+        """The principal for which the node is asked. Holders of other links are nobody there: `link:ID@` is none."""
         if not principal.startswith(LINK):
             return principal
         known = principal.removesuffix(f"@{self.name}")

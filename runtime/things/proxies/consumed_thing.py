@@ -1,0 +1,302 @@
+"""Consumed thing: the class of a thing that lives elsewhere, made from its description.
+
+Its properties, actions and events are those of any thing of this system, so permissions, deadlines and limits hold before a
+request leaves. Several requests are under way at once (`interleaves`): the order is up to the thing itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from appbackplane.transport.call_checks import TIMEOUT_DEFAULT_NS
+from appbackplane.transport.errors import BackplaneError, Busy, DeadlineExceeded, PeerError, Unavailable
+
+from ...execution.actions.coroutines import OneShotEvent
+from ...execution.workers.user_functions import current
+from ..declaring import action, event, prop
+from ..description import PREFIXES
+from ..thing import Thing
+from .consumed_description import ConsumedAffordance, ConsumedDescription, Form
+from .http_consumer import HttpConsumer, Remote
+
+#: Messages of streams that wait to be published; the newest beyond it are dropped, which is logged. A burst of a gateway.
+HEARD_MAX: Final = 4_096
+#: Seconds after which a caller beyond the limits may come again.
+BUSY_S: Final = 0.2
+#: Any value of JSON. Bounds are checked by the thing itself.
+Value = bool | int | float | str | list[Any] | dict[str, Any] | None
+log = logging.getLogger("appbackplane.proxies")
+
+
+class ProxyLimits(msgspec.Struct, frozen=True):
+    """requests: under way at once. waiting: those that wait for their turn; beyond it callers get `Busy`. max_age: seconds for
+    which a value that was read answers further reads.
+    """
+
+    requests: int = 16
+    waiting: int = 64
+    max_age: float = 0.0
+
+
+class Answer:
+    """The answer to one request: set in the consumer's thread, awaited by an operation."""
+
+    def __init__(self, limit_s: float, what: str) -> None:
+        self.event = OneShotEvent(round(limit_s * 1e9), what)
+        self.data = b""
+        self.error: BackplaneError | None = None
+
+    async def wait(self, what: str) -> bytes:
+        await self.event
+        if self.error is not None:
+            raise self.error
+        if not self.event.is_set:
+            raise DeadlineExceeded(f"{what}: no answer within the time of this call")
+        return self.data
+
+
+class ConsumedThing(Thing):
+    """One thing that lives elsewhere. Subclasses are made by `class_of`."""
+
+    interleaves = True
+
+    #: The description of the class.
+    consumed: ConsumedDescription
+
+    def __init__(self, remote: Remote, limits: ProxyLimits, consumer: HttpConsumer) -> None:
+        self.place = self.consumed.place
+        self._remote, self._limits, self._consumer = remote, limits, consumer
+        self._slots = asyncio.Semaphore(limits.requests)
+        self._outstanding = 0
+        #: By property: the value that was read last, and until when it holds, ns.
+        self._read: dict[str, tuple[Any, int]] = {}
+        #: Why it cannot be used; "": it can be.
+        self._problem = ""
+        self._heard: deque[tuple[str, Any]] = deque()
+        self._is_scheduled = False
+
+    def follow(self) -> list[Callable[[], None]]:
+        """Begin to read its streams; returns what ends them."""
+        found = (*self.consumed.properties.values(), *self.consumed.events.values())
+        return [
+            self._consumer.begin(self._consumer.follow(each.name, each.stream, self._remote, _StreamOf(self, each)))
+            for each in found
+            if each.stream is not None
+        ]
+
+    def hear(self, kind: str, name: str, data: Any) -> None:
+        """A stream has said something. Called in the consumer's thread."""
+        if len(self._heard) >= HEARD_MAX:
+            log.warning("%s: %s of %r is dropped: %d wait to be published already", self.key, kind, name, HEARD_MAX)
+            return
+        self._heard.append((f"{kind} {name}", data))
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            try:
+                self.after(0.0, self._tell)
+            except Busy:
+                self._is_scheduled = False
+                log.warning(
+                    "%s: %s of %r comes later: too much of this component's own work waits", self.key, kind, name
+                )
+
+    def _tell(self) -> None:
+        self._is_scheduled = False
+        while self._heard:
+            what, data = self._heard.popleft()
+            kind, _, name = what.partition(" ")
+            self._notify(kind, name, data)
+            if kind == "property":
+                # A gateway must not answer reads with it: an older value may come after a newer write by somebody.
+                self._notify(kind, name, None, is_known=False)
+                self._read.pop(name, None)
+
+    async def read_property(self, said: ConsumedAffordance) -> Any:
+        """Its value, at most `max_age` old."""
+        known = self._read.get(said.name)
+        now_ns = self._host.now_ns()
+        if known is not None and now_ns < known[1]:
+            return known[0]
+        assert said.read is not None
+        value = await self._ask(said.read, None)
+        if self._limits.max_age:
+            self._read[said.name] = value, now_ns + round(self._limits.max_age * 1e9)
+        return value
+
+    async def write_property(self, said: ConsumedAffordance, value: Any) -> None:
+        """Set it."""
+        assert said.write is not None
+        try:
+            await self._ask(said.write, msgspec.json.encode(value))
+        finally:
+            self._read.clear()
+
+    async def invoke_action(self, said: ConsumedAffordance, arguments: Any) -> Any:
+        """The result of an action; None: it has none. Whatever was read may have changed by it."""
+        assert said.invoke is not None
+        try:
+            return await self._ask(said.invoke, None if arguments is None else msgspec.json.encode(arguments))
+        finally:
+            self._read.clear()
+
+    async def _ask(self, form: Form, body: bytes | None) -> Any:
+        """The value that a request is answered with. Raises `BackplaneError`."""
+        if self._outstanding >= self._limits.requests + self._limits.waiting:
+            raise Busy(
+                f"{self.key}: {self._outstanding} requests to it are outstanding, the maximum", retry_after=BUSY_S
+            )
+        deadline_ns, now_ns = current().deadline_ns, self._host.now_ns()
+        limit_s = (TIMEOUT_DEFAULT_NS if deadline_ns is None else max(0, deadline_ns - now_ns)) / 1e9
+        answer = Answer(limit_s, f"{form.method} {form.url}")
+        self._outstanding += 1
+        try:
+            cancel = self._consumer.begin(self._request(form, body, limit_s, answer))
+            try:
+                data = await answer.wait(f"{form.method} {form.url}")
+            finally:
+                cancel()
+            value = _value(data, form)
+        except BackplaneError as error:
+            self._note(error)
+            raise
+        finally:
+            self._outstanding -= 1
+        self._note(None)
+        return value
+
+    async def _request(self, form: Form, body: bytes | None, limit_s: float, answer: Answer) -> None:
+        """In the consumer's thread."""
+        try:
+            async with asyncio.timeout(limit_s), self._slots:
+                answer.data = await self._consumer.request(form, self._remote, body, limit_s)
+        except BackplaneError as error:
+            answer.error = error
+        except TimeoutError:
+            answer.error = DeadlineExceeded(f"{form.method} {form.url}: no answer within the time of this call")
+        except asyncio.CancelledError:
+            answer.error = Unavailable(f"{self.key} is not asked any more: this process goes down")
+            raise
+        finally:
+            self._platform.set(answer.event)
+
+    def _note(self, error: BackplaneError | None) -> None:
+        """Log it once when the thing cannot be used, and when it can be again."""
+        problem = error.message if isinstance(error, PeerError) and not isinstance(error, Busy) else ""
+        if error is not None and not problem:
+            return  # the thing has answered
+        if problem and not self._problem:
+            secret = f" (token_file = {self._remote.token_file!r})" if self._remote.token_file else ""
+            log.warning("%s cannot be used: %s%s", self.key, problem, secret)
+        elif self._problem and not problem:
+            log.info("%s can be used again", self.key)
+        self._problem = problem
+
+
+class _StreamOf:
+    """Where the messages of one affordance go."""
+
+    def __init__(self, thing: ConsumedThing, said: ConsumedAffordance) -> None:
+        self._thing = thing
+        self._kind = "property" if said.read is not None else "event"
+
+    def heard(self, name: str, data: Any) -> None:
+        self._thing.hear(self._kind, name, data)
+
+    def missed(self, name: str) -> None:
+        log.warning("%s: messages of %r were missed", self._thing.key, name)
+
+
+def class_of(description: ConsumedDescription) -> type[ConsumedThing]:
+    """The class of the thing that this describes. Its Thing Model has the schemas of the description, to the letter."""
+    members: dict[str, Any] = {
+        "title": description.title,
+        "types": tuple(each for each in description.types if _is_known(each, description)),
+        "context": description.context,
+        "consumed": description,
+        "__doc__": description.description or None,
+        "__module__": __name__,
+    }
+    for said in description.properties.values():
+        reader = _reader(said)
+        members[f"read {said.name}"] = reader
+        if said.write is not None:
+            members[f"set_{said.name}"] = reader.write(_writer(said))
+    for said in description.actions.values():
+        members[f"invoke {said.name}"] = _invoker(said)
+    for said in description.events.values():
+        kind = Value if "data" in said.said else type(None)
+        members[f"event {said.name}"] = event(kind, name=said.name)
+    cls: type[ConsumedThing] = type(f"Consumed({description.id})", (ConsumedThing,), members)
+    for group in ("properties", "actions", "events"):
+        for name, affordance in getattr(description, group).items():
+            cls.__model__[group][name] = affordance.said
+    return cls
+
+
+def _reader(said: ConsumedAffordance) -> Any:
+    async def read(self: ConsumedThing) -> Any:
+        return await self.read_property(said)
+
+    read.__annotations__ = {"return": Value}
+    return prop(name=said.name)(read)
+
+
+def _writer(said: ConsumedAffordance) -> Any:
+    async def write(self: ConsumedThing, value: Any) -> None:
+        await self.write_property(said, value)
+
+    write.__name__ = f"set_{said.name}"
+    write.__annotations__ = {"value": Value, "return": None}
+    return write
+
+
+def _invoker(said: ConsumedAffordance) -> Any:
+    schema = said.said.get("input")
+    names = () if schema is None else tuple(schema["properties"])
+    required = () if schema is None else schema.get("required", ())
+    has_members = said.has_arguments
+
+    async def invoke(self: ConsumedThing, **arguments: Any) -> Any:
+        given = {name: value for name, value in arguments.items() if value is not None or name in required}
+        if schema is None:
+            return await self.invoke_action(said, None)
+        return await self.invoke_action(said, given if has_members else given.get("input"))
+
+    invoke.__name__ = said.name
+    invoke.__annotations__ = dict.fromkeys(names, Value) | {"return": Value if "output" in said.said else None}
+    invoke.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD),
+            *(
+                inspect.Parameter(
+                    name, inspect.Parameter.KEYWORD_ONLY, default=inspect.Parameter.empty if name in required else None
+                )
+                for name in names
+            ),
+        ]
+    )
+    return action(name=said.name, safe=said.said["safe"], idempotent=said.said["idempotent"])(invoke)
+
+
+def _is_known(kind: str, description: ConsumedDescription) -> bool:
+    """Whether a semantic type can be written here: its prefix is known."""
+    prefix, colon, term = kind.partition(":")
+    return kind != "tm:ThingModel" and (
+        not colon or term.startswith("//") or prefix in PREFIXES or prefix in description.context
+    )
+
+
+def _value(data: bytes, form: Form) -> Any:
+    if not data:
+        return None
+    try:
+        return msgspec.json.decode(data)
+    except (ValueError, RecursionError):
+        raise Unavailable(f"{form.method} {form.url} answers with what is no JSON", retry_after=BUSY_S) from None

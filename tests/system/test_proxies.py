@@ -1,0 +1,215 @@
+"""Proxies: one system serves a house over HTTP, and another one consumes a lamp of it, and serves that in turn."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.waiting import wait_until
+
+from .conftest import System, short_folder, systems_in, wait_dead
+from .peers.conftest import free_port
+from .test_things import BRIGHTNESS, LAMP, OVERHEATED, TOKEN, TOML, Web
+
+SECRET = "proxy-secret"
+BEN = "ben-token"
+CONSUMING = """
+[permissions]
+file = "consuming.json"
+operators = ["local", "ada"]
+[backplane.proxies]
+components = ["appbackplane.runtime.things.proxies:ConsumedThings"]
+restart = {{ max = 1000, backoff = "5ms", backoff_max = "10ms" }}
+[[backplane.proxies.settings.ConsumedThings.things]]
+description = "http://127.0.0.1:{port}{lamp}"
+token_file = "{folder}/secret"
+local = true
+[[backplane.proxies.settings.ConsumedThings.things]]
+description = "{folder}/large.td.json"
+local = true
+[[backplane.proxies.settings.ConsumedThings.things]]
+description = "{folder}/other_version.td.json"
+[[backplane.proxies.settings.ConsumedThings.things]]
+description = "{folder}/far.td.json"
+[[backplane.proxies.settings.ConsumedThings.things]]
+description = "http://127.0.0.1:{port}{lamp}"
+[backplane.web]
+components = ["appbackplane.runtime.things.web:Gateway"]
+[backplane.web.settings.Gateway]
+listen = "127.0.0.1:0"
+[backplane.web.settings.Gateway.tokens]
+ada = "{ada}"
+ben = "{ben}"
+"""
+
+
+def digest_of(token: str) -> str:
+    """As a gateway knows it."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+class Pair:
+    """Both systems, in one folder."""
+
+    def __init__(self, folder: Path, begin: Any) -> None:
+        self.folder, self._begin, self.port = folder, begin, free_port()
+        (folder / "housed.py").write_text(Path(__file__).with_name("housed.py").read_text())
+        self.renew()
+        for name, context, href in (
+            ("large", "https://www.w3.org/2022/wot/td/v1.1", f"http://127.0.0.1:{self.port}/large"),
+            ("other_version", "https://www.w3.org/2031/wot/td/v3", "http://127.0.0.1/"),
+            ("far", "https://www.w3.org/2022/wot/td/v1.1", "http://127.0.0.1:9/"),
+        ):
+            (folder / f"{name}.td.json").write_text(
+                f'{{"@context": "{context}", "id": "urn:dev:{name}", "title": "{name}", "security": "nosec_sc",'
+                f' "base": "{href}", "securityDefinitions": {{"nosec_sc": {{"scheme": "nosec"}}}},'
+                f' "properties": {{"value": {{"forms": [{{"href": "{href}"}}]}}}}}}'
+            )
+        self.exposing = self.expose()
+        self.exposing.wait_up()
+        toml = CONSUMING.format(port=self.port, lamp=LAMP, folder=folder, ada=digest_of(TOKEN), ben=digest_of(BEN))
+        self.consuming = begin(toml, "consuming")
+        self.consuming.wait_up()
+
+    def expose(self) -> System:
+        """The house, at the same port each time."""
+        toml = TOML.replace("127.0.0.1:0", f"127.0.0.1:{self.port}")
+        toml = toml.replace("tokens = {", f'tokens = {{ proxy = "{digest_of(SECRET)}",')
+        toml = toml.replace("things.web:Gateway", "things.web:Gateway", 1)
+        system: System = self._begin(toml, "exposing")
+        return system
+
+    def renew(self, secret: str = SECRET) -> None:
+        """The credentials of the proxy."""
+        (self.folder / "new").write_text(secret)
+        os.replace(self.folder / "new", self.folder / "secret")
+
+
+@pytest.fixture(scope="module")
+def pair(_no_ignored_interrupt: None) -> Iterator[Pair]:
+    """Two systems for all."""
+    with short_folder() as folder, systems_in(folder) as begin:
+        yield Pair(folder, begin)
+
+
+@pytest.fixture
+def ada(pair: Pair) -> Web:
+    """A user of the consuming system, and its operator."""
+    web = Web(pair.consuming)
+    wait_until(lambda: web.ask("GET", BRIGHTNESS).status == 200, "the lamp is not served")
+    return web
+
+
+def test_it_is_served_as_a_thing_of_this_system(pair: Pair, ada: Web) -> None:
+    """Its schemas are those of its own description, its forms are here, and it acts for the proxy's own user."""
+    there, here = Web(pair.exposing).ask("GET", LAMP).body, ada.ask("GET", LAMP).body
+    assert (here["title"], here["@type"], here["id"]) == (there["title"], there["@type"], there["id"])
+    assert here["base"] != there["base"] and here["properties"]["brightness"]["maximum"] == 100
+    assert here["properties"]["user"]["readOnly"] is True
+    for value in range(20, 30):
+        assert ada.ask("PUT", BRIGHTNESS, value).status == 204 and ada.ask("GET", BRIGHTNESS).body == value
+    assert ada.ask("GET", f"{LAMP}/properties").body["user"] == "proxy by web"
+    assert ada.ask("POST", f"{LAMP}/actions/double", {"number": 4}).body == 8
+    with pair.consuming.connect() as client:
+        assert client.call("proxies.brightness", key="urn:dev:lamp-1") == 29
+
+
+def test_errors_are_those_of_the_thing(ada: Web) -> None:
+    """With its words."""
+    refused = ada.ask("PUT", BRIGHTNESS, 101)
+    assert refused.status == 400 and "<= 100" in refused.body["detail"]
+    assert ada.ask("GET", f"{LAMP}/properties/colour").status == 404
+    assert ada.ask("PUT", f"{LAMP}/properties/user", "eve").status == 405
+    assert ada.ask("POST", f"{LAMP}/actions/double", {}).status == 400
+
+
+def test_events_and_changes_arrive_in_order(ada: Web) -> None:
+    """From one stream to the next."""
+    stream, changes = ada.events(OVERHEATED, 200), ada.events(f"{BRIGHTNESS}/stream", 2)
+    next(stream), next(changes)
+    assert ada.ask("POST", f"{LAMP}/actions/burst", {"count": 200}).status == 204
+    assert [data for _, _, data in stream] == [float(number) for number in range(200)]
+    for value in (51, 52):
+        assert ada.ask("PUT", BRIGHTNESS, value).status == 204
+    assert [data for _, _, data in changes] == [51, 52]
+
+
+def test_permissions_of_this_system_hold_before_a_request_leaves(pair: Pair, ada: Web) -> None:
+    """Ben has none, and the thing is asked for nothing."""
+    ben = Web(pair.consuming, BEN)
+    assert ben.ask("GET", BRIGHTNESS).status == 404
+    given = ada.ask("POST", "/permissions", {"who": "ben", "things": ["urn:dev:lamp-1"], "access": ["read:brightness"]})
+    assert given.status == 201
+    wait_until(lambda: ben.ask("GET", BRIGHTNESS).status == 200, "Ben may not read")
+    assert ben.ask("PUT", BRIGHTNESS, 3).status == 403 and ben.ask("GET", f"{LAMP}/properties/user").status == 404
+
+
+def test_what_is_wrong_is_told_in_one_line_each(pair: Pair, ada: Web) -> None:
+    """And the rest goes on."""
+    for words in (
+        "other_version.td.json: it is left out: it is a Thing Description of another version: expected 1.1",
+        f"proxy of http://127.0.0.1:{pair.port}{LAMP}: 127.0.0.1 is at 127.0.0.1, an address of this host",
+    ):
+        pair.consuming.wait_for(words)
+    assert [each["id"] for each in ada.ask("GET", "/things").body] == [
+        "urn:dev:far",
+        "urn:dev:lamp-1",
+        "urn:dev:large",
+    ]
+    refused = ada.ask("GET", "/things/urn:dev:far/properties/value")
+    assert refused.status == 409 and "set local = true" in refused.body["detail"]
+
+
+def test_credentials_that_have_expired_are_told_and_renewed(pair: Pair, ada: Web) -> None:
+    """The file is read again when it changes."""
+    pair.renew("expired")
+    try:
+        refused = ada.ask("GET", BRIGHTNESS)
+        assert refused.status == 503 and "refuses the credentials of this system (401)" in refused.body["detail"]
+        assert SECRET not in str(refused.body)
+        line = pair.consuming.wait_for("urn:dev:lamp-1 cannot be used")
+        assert "token_file" in line
+    finally:
+        pair.renew()
+    assert ada.ask("GET", BRIGHTNESS).status == 200
+
+
+def test_a_thing_that_is_gone_is_unavailable_until_it_is_back(pair: Pair, ada: Web) -> None:
+    """Its streams are read again by themselves."""
+    for pid in pair.exposing.processes():
+        os.kill(pid, signal.SIGKILL)
+        wait_dead(pid)
+    gone = ada.ask("GET", BRIGHTNESS)
+    assert gone.status == 503 and gone.headers["Retry-After"] and f"127.0.0.1:{pair.port}" in gone.body["detail"]
+    pair.exposing = pair.expose()
+    wait_until(lambda: ada.ask("GET", BRIGHTNESS).status == 200, "the lamp is not served again")
+    stream = ada.events(OVERHEATED, 1)
+    next(stream)
+
+    def is_heard() -> bool:
+        history = ada.ask("HEAD", f"{OVERHEATED}?sub=9")
+        assert ada.ask("POST", f"{LAMP}/actions/burst", {"count": 1}).status == 204
+        return history.status == 200 and ada.ask("GET", f"{OVERHEATED}?sub=9", Prefer="wait=1").status == 200
+
+    wait_until(is_heard, "the events of the lamp are not heard again")
+    assert next(stream)[2] == 0.0
+
+
+def test_a_description_that_comes_later_is_served_then(pair: Pair) -> None:
+    """The system starts without it, and its proxies are restarted when it is there."""
+    for pid in pair.exposing.processes():
+        os.kill(pid, signal.SIGKILL)
+        wait_dead(pid)
+    pid = pair.consuming.pids()["proxies"]
+    os.kill(pid, signal.SIGKILL)
+    wait_dead(pid)
+    pair.consuming.wait_for(f"proxy of http://127.0.0.1:{pair.port}{LAMP}: GET http://127.0.0.1:{pair.port}")
+    pair.exposing = pair.expose()
+    ada = Web(pair.consuming)
+    wait_until(lambda: ada.ask("GET", BRIGHTNESS).status == 200, "the lamp is not served")
