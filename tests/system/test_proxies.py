@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import signal
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_S, wait_until
 
-from .conftest import System, short_folder, systems_in, wait_dead
+from .conftest import System, Up, short_folder, systems_in, wait_dead
 from .peers.conftest import free_port
 from .test_things import BRIGHTNESS, LAMP, OVERHEATED, TOKEN, TOML, Web
 
+HALL = "/things/urn:appbackplane:house:hall%252F2"
+DEVICE = "/things/urn:dev:device/properties"
 SECRET = "proxy-secret"
 BEN = "ben-token"
 CONSUMING = """
@@ -31,7 +38,13 @@ description = "http://127.0.0.1:{port}{lamp}"
 token_file = "{folder}/secret"
 local = true
 [[backplane.proxies.settings.ConsumedThings.things]]
-description = "{folder}/large.td.json"
+description = "{folder}/device.td.json"
+local = true
+requests = 1
+waiting = 1
+[[backplane.proxies.settings.ConsumedThings.things]]
+description = "{folder}/hall.td.json"
+token_file = "{folder}/secret"
 local = true
 [[backplane.proxies.settings.ConsumedThings.things]]
 description = "{folder}/other_version.td.json"
@@ -49,6 +62,44 @@ ben = "{ben}"
 """
 
 
+class Device(ThreadingHTTPServer):
+    """A device that misbehaves."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), DeviceRequest)
+        self.asked: list[str] = []
+        self.released = threading.Event()
+
+
+class DeviceRequest(BaseHTTPRequestHandler):
+    """One request to it."""
+
+    def do_GET(self) -> None:
+        device = self.server
+        assert isinstance(device, Device)
+        device.asked.append(self.path)
+        if self.path == "/slow":
+            device.released.wait(LIMIT_S)
+        body = {"/large": b'"%s"' % (b"x" * (2 << 20)), "/words": b"no json"}.get(self.path, b"1")
+        with suppress(ConnectionError):
+            self.send_response(302 if self.path == "/moved" else 200)
+            self.send_header("Location", "/secret")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Say nothing."""
+
+
+def polled(td: dict[str, Any]) -> dict[str, Any]:
+    """The description without forms of server-sent events."""
+    for group in ("properties", "events"):
+        for said in td[group].values():
+            said["forms"] = [form for form in said["forms"] if form.get("subprotocol") != "sse"]
+    return td
+
+
 def digest_of(token: str) -> str:
     """As a gateway knows it."""
     return hashlib.sha256(token.encode()).hexdigest()
@@ -57,33 +108,38 @@ def digest_of(token: str) -> str:
 class Pair:
     """Both systems, in one folder."""
 
-    def __init__(self, folder: Path, begin: Any) -> None:
-        self.folder, self._begin, self.port = folder, begin, free_port()
+    def __init__(self, folder: Path, begin: Up, device: Device) -> None:
+        self.folder, self._begin, self.port, self.device = folder, begin, free_port(), device
         (folder / "housed.py").write_text(Path(__file__).with_name("housed.py").read_text())
         self.renew()
-        for name, context, href in (
-            ("large", "https://www.w3.org/2022/wot/td/v1.1", f"http://127.0.0.1:{self.port}/large"),
+        device = self.device.server_address[1]
+        for name, context, base in (
+            ("device", "https://www.w3.org/2022/wot/td/v1.1", f"http://127.0.0.1:{device}/"),
             ("other_version", "https://www.w3.org/2031/wot/td/v3", "http://127.0.0.1/"),
             ("far", "https://www.w3.org/2022/wot/td/v1.1", "http://127.0.0.1:9/"),
         ):
-            (folder / f"{name}.td.json").write_text(
-                f'{{"@context": "{context}", "id": "urn:dev:{name}", "title": "{name}", "security": "nosec_sc",'
-                f' "base": "{href}", "securityDefinitions": {{"nosec_sc": {{"scheme": "nosec"}}}},'
-                f' "properties": {{"value": {{"forms": [{{"href": "{href}"}}]}}}}}}'
-            )
+            td = {
+                "@context": context, "id": f"urn:dev:{name}", "title": name, "base": base, "security": "none",
+                "securityDefinitions": {"none": {"scheme": "nosec"}},
+                "properties": {each: {"forms": [{"href": each}]} for each in ("large", "moved", "slow", "words")},
+            }  # fmt: skip
+            self.describe(name, td)
         self.exposing = self.expose()
         self.exposing.wait_up()
+        self.describe("hall", polled(Web(self.exposing).ask("GET", HALL).body))
         toml = CONSUMING.format(port=self.port, lamp=LAMP, folder=folder, ada=digest_of(TOKEN), ben=digest_of(BEN))
         self.consuming = begin(toml, "consuming")
         self.consuming.wait_up()
+
+    def describe(self, name: str, td: dict[str, Any]) -> None:
+        """Write a description into a file."""
+        (self.folder / f"{name}.td.json").write_text(json.dumps(td))
 
     def expose(self) -> System:
         """The house, at the same port each time."""
         toml = TOML.replace("127.0.0.1:0", f"127.0.0.1:{self.port}")
         toml = toml.replace("tokens = {", f'tokens = {{ proxy = "{digest_of(SECRET)}",')
-        toml = toml.replace("things.web:Gateway", "things.web:Gateway", 1)
-        system: System = self._begin(toml, "exposing")
-        return system
+        return self._begin(toml, "exposing")
 
     def renew(self, secret: str = SECRET) -> None:
         """The credentials of the proxy."""
@@ -94,8 +150,16 @@ class Pair:
 @pytest.fixture(scope="module")
 def pair(_no_ignored_interrupt: None) -> Iterator[Pair]:
     """Two systems for all."""
-    with short_folder() as folder, systems_in(folder) as begin:
-        yield Pair(folder, begin)
+    with short_folder() as folder, Device() as device:
+        serving = threading.Thread(target=device.serve_forever)
+        serving.start()
+        try:
+            with systems_in(folder) as begin:
+                yield Pair(folder, begin, device)
+        finally:
+            device.released.set()
+            device.shutdown()
+            serving.join()
 
 
 @pytest.fixture
@@ -140,6 +204,33 @@ def test_events_and_changes_arrive_in_order(ada: Web) -> None:
     assert [data for _, _, data in changes] == [51, 52]
 
 
+def test_events_are_polled_where_there_is_no_stream(ada: Web) -> None:
+    """One request a message."""
+    stream = ada.events(f"{HALL}/events/overheated/stream", 20)
+    next(stream)
+    wait_until(lambda: ada.ask("GET", f"{HALL}/properties/brightness").body == 7, "the lamp in the hall is not served")
+    assert ada.ask("POST", f"{HALL}/actions/burst", {"count": 20}).status == 204
+    assert [data for _, _, data in stream] == [float(number) for number in range(20)]
+
+
+def test_a_device_that_misbehaves_harms_nobody(pair: Pair, ada: Web) -> None:
+    """Its answers are bounded in size, place and time, and so are the requests to it."""
+    large = ada.ask("GET", f"{DEVICE}/large")
+    assert large.status == 409 and "more than 1,048,576 bytes" in large.body["detail"]
+    moved = ada.ask("GET", f"{DEVICE}/moved")
+    assert moved.status == 503 and "redirects are not followed" in moved.body["detail"]
+    assert "/secret" not in pair.device.asked
+    words = ada.ask("GET", f"{DEVICE}/words")
+    assert words.status == 503 and "no JSON" in words.body["detail"]
+    late = ada.ask("GET", f"{DEVICE}/slow", Prefer="wait=1")
+    assert late.status == 504
+    with ThreadPoolExecutor() as pool:
+        asked = [pool.submit(ada.ask, "GET", f"{DEVICE}/slow") for _ in range(3)]
+        wait_until(lambda: any(each.done() for each in asked), "nobody is refused")
+        pair.device.released.set()
+        assert sorted(each.result().status for each in asked) == [200, 200, 503]
+
+
 def test_permissions_of_this_system_hold_before_a_request_leaves(pair: Pair, ada: Web) -> None:
     """Ben has none, and the thing is asked for nothing."""
     ben = Web(pair.consuming, BEN)
@@ -158,11 +249,9 @@ def test_what_is_wrong_is_told_in_one_line_each(pair: Pair, ada: Web) -> None:
     ):
         pair.consuming.wait_for(words)
     assert [each["id"] for each in ada.ask("GET", "/things").body] == [
-        "urn:dev:far",
-        "urn:dev:lamp-1",
-        "urn:dev:large",
-    ]
-    refused = ada.ask("GET", "/things/urn:dev:far/properties/value")
+        "urn:appbackplane:house:hall%2F2", "urn:dev:device", "urn:dev:far", "urn:dev:lamp-1",
+    ]  # fmt: skip
+    refused = ada.ask("GET", "/things/urn:dev:far/properties/words")
     assert refused.status == 409 and "set local = true" in refused.body["detail"]
 
 
