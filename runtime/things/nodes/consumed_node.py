@@ -11,7 +11,7 @@ from typing import Any, Final
 from ...permissions.permission_file import GuestLink, Permissions
 from ...permissions.table import LINK, PermissionTable
 from ..catalogue import CatalogueEntry
-from .news import ExposedListing, Known, News, NodePermissions
+from .news import ExposedListing, KnownNews, NodeNews, NodePermissions
 
 #: Begins the ids of things that were added without a URI of their own; several nodes may have the same.
 _OWN: Final = "urn:appbackplane:"
@@ -23,7 +23,7 @@ class ConsumedNode:
     def __init__(self, name: str) -> None:
         self.name = name
         #: What is known of it.
-        self.known = Known()
+        self.known = KnownNews()
         self.things: tuple[CatalogueEntry, ...] = ()
         #: Why it cannot be reached; "": it can be.
         self.problem = "it has not answered yet"
@@ -33,7 +33,7 @@ class ConsumedNode:
         #: Counts the changes of its permissions that were seen.
         self.permissions_count = 0
 
-    def take(self, news: News) -> tuple[bool, Sequence[dict[str, Any]]]:
+    def take(self, news: NodeNews) -> tuple[bool, Sequence[dict[str, Any]]]:
         """Take news: whether other things are known with them, and the notifications, of things as they are called here."""
         self.known, self.problem, self.is_limited = news.known, "", news.is_limited
         if news.permissions is not None:

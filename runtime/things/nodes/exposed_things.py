@@ -30,7 +30,7 @@ from ...permissions.sharing_requests import SharingRequest, give, take_back
 from ...permissions.thing_ids import NOTIFICATIONS
 from ...process_config import PermissionPolicy
 from ..catalogue import Catalogue, CatalogueEntry, things_route
-from .news import ExposedListing, Known, News, NewsFeed, NodePermissions
+from .news import ExposedListing, KnownNews, NewsFeed, NodeNews, NodePermissions
 
 #: Seconds between two looks at the routing table and the file of permissions: a revocation holds at other nodes 0.1 s, one look
 #: and half a second later (permission_file.LOOK_AGAIN_S, streams.REVOKE_S).
@@ -97,7 +97,7 @@ class Exposure(AppObject):
     # -- what is told -------------------------------------------------------------------------------------------------
 
     @operation(export=True, idempotent=True, priority=2)
-    async def news(self, known: Known) -> News:
+    async def news(self, known: KnownNews) -> NodeNews:
         """The news behind what a gateway knows, as soon as there are any; without any in `NEWS_S`, an empty answer.
 
         Raises `PermissionDenied` for callers that may not speak for users.
@@ -117,13 +117,13 @@ class Exposure(AppObject):
             found = self._news_after(known)
         return found
 
-    def _news_after(self, known: Known) -> News:
+    def _news_after(self, known: KnownNews) -> NodeNews:
         is_new = known.epoch != self._epoch
         messages, number, is_gap = self._feed.after(self._feed.last if is_new else known.number)
-        now = Known(self._epoch, number, self._listing_number, self._permissions_number)
+        now = KnownNews(self._epoch, number, self._listing_number, self._permissions_number)
         has_listing = is_new or known.listing != now.listing
         has_permissions = is_new or known.permissions != now.permissions
-        return News(
+        return NodeNews(
             now, messages, is_new or is_gap,
             listing=self._listing if has_listing else None,
             is_limited=self._file is not None,

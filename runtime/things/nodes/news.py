@@ -61,7 +61,7 @@ class NodePermissions(msgspec.Struct, frozen=True):
     operators: tuple[str, ...]
 
 
-class Known(msgspec.Struct, frozen=True):
+class KnownNews(msgspec.Struct, frozen=True):
     """What a gateway knows already. `epoch`: of the process that said so; numbers of another one mean nothing."""
 
     epoch: str = ""
@@ -70,12 +70,12 @@ class Known(msgspec.Struct, frozen=True):
     permissions: int = 0
 
 
-class News(msgspec.Struct, frozen=True):
+class NodeNews(msgspec.Struct, frozen=True):
     """An answer. `known`: what the gateway knows with it. `messages`: bodies of notifications. `is_gap`: some before them are
     missing. `listing`, `permissions`: only if they have changed. `is_limited`: users need permissions.
     """
 
-    known: Known
+    known: KnownNews
     messages: tuple[dict[str, Any], ...] = ()
     is_gap: bool = False
     listing: ExposedListing | None = None

@@ -31,7 +31,7 @@ HEARD_MAX: Final = 4_096
 #: Seconds after which a caller beyond the limits may come again.
 BUSY_S: Final = 0.2
 #: Any value of JSON. Bounds are checked by the thing itself.
-Value = bool | int | float | str | list[Any] | dict[str, Any] | None
+JsonValue = bool | int | float | str | list[Any] | dict[str, Any] | None
 log = logging.getLogger("appbackplane.proxies")
 
 
@@ -45,7 +45,7 @@ class ProxyLimits(msgspec.Struct, frozen=True):
     max_age: float = 0.0
 
 
-class Answer:
+class RemoteAnswer:
     """The answer to one request: set in the consumer's thread, awaited by an operation."""
 
     def __init__(self, limit_s: float, what: str) -> None:
@@ -77,6 +77,8 @@ class ConsumedThing(Thing):
         self._outstanding = 0
         #: By property: the value that was read last, and until when it holds, ns.
         self._read: dict[str, tuple[Any, int]] = {}
+        #: Counts the times at which values may have changed.
+        self._changes_count = 0
         #: Why it cannot be used; "": it can be.
         self._problem = ""
         self._heard: deque[tuple[str, Any]] = deque()
@@ -116,7 +118,7 @@ class ConsumedThing(Thing):
             if kind == "property":
                 # A gateway must not answer reads with it: an older value may come after a newer write by somebody.
                 self._notify(kind, name, None, is_known=False)
-                self._read.pop(name, None)
+                self._forget_read()
 
     async def read_property(self, said: ConsumedAffordance) -> Any:
         """Its value, at most `max_age` old."""
@@ -125,8 +127,9 @@ class ConsumedThing(Thing):
         if known is not None and now_ns < known[1]:
             return known[0]
         assert said.read is not None
+        changes_count = self._changes_count
         value = await self._ask(said.read, None)
-        if self._limits.max_age:
+        if self._limits.max_age and changes_count == self._changes_count:
             self._read[said.name] = value, now_ns + round(self._limits.max_age * 1e9)
         return value
 
@@ -136,7 +139,7 @@ class ConsumedThing(Thing):
         try:
             await self._ask(said.write, msgspec.json.encode(value))
         finally:
-            self._read.clear()
+            self._forget_read()
 
     async def invoke_action(self, said: ConsumedAffordance, arguments: Any) -> Any:
         """The result of an action; None: it has none. Whatever was read may have changed by it."""
@@ -144,7 +147,12 @@ class ConsumedThing(Thing):
         try:
             return await self._ask(said.invoke, None if arguments is None else msgspec.json.encode(arguments))
         finally:
-            self._read.clear()
+            self._forget_read()
+
+    def _forget_read(self) -> None:
+        """Values may have changed, those included whose requests are under way."""
+        self._changes_count += 1
+        self._read.clear()
 
     async def _ask(self, form: Form, body: bytes | None) -> Any:
         """The value that a request is answered with. Raises `BackplaneError`."""
@@ -154,7 +162,7 @@ class ConsumedThing(Thing):
             )
         deadline_ns, now_ns = current().deadline_ns, self._host.now_ns()
         limit_s = (TIMEOUT_DEFAULT_NS if deadline_ns is None else max(0, deadline_ns - now_ns)) / 1e9
-        answer = Answer(limit_s, f"{form.method} {form.url}")
+        answer = RemoteAnswer(limit_s, f"{form.method} {form.url}")
         self._outstanding += 1
         try:
             cancel = self._consumer.begin(self._request(form, body, limit_s, answer))
@@ -171,7 +179,7 @@ class ConsumedThing(Thing):
         self._note(None)
         return value
 
-    async def _request(self, form: Form, body: bytes | None, limit_s: float, answer: Answer) -> None:
+    async def _request(self, form: Form, body: bytes | None, limit_s: float, answer: RemoteAnswer) -> None:
         """In the consumer's thread."""
         try:
             async with asyncio.timeout(limit_s), self._slots:
@@ -231,7 +239,7 @@ def class_of(description: ConsumedDescription) -> type[ConsumedThing]:
     for said in description.actions.values():
         members[f"invoke {said.name}"] = _invoker(said)
     for said in description.events.values():
-        kind = Value if "data" in said.said else type(None)
+        kind = JsonValue if "data" in said.said else type(None)
         members[f"event {said.name}"] = event(kind, name=said.name)
     cls: type[ConsumedThing] = type(f"Consumed({description.id})", (ConsumedThing,), members)
     for group in ("properties", "actions", "events"):
@@ -244,7 +252,7 @@ def _reader(said: ConsumedAffordance) -> Any:
     async def read(self: ConsumedThing) -> Any:
         return await self.read_property(said)
 
-    read.__annotations__ = {"return": Value}
+    read.__annotations__ = {"return": JsonValue}
     return prop(name=said.name)(read)
 
 
@@ -253,7 +261,7 @@ def _writer(said: ConsumedAffordance) -> Any:
         await self.write_property(said, value)
 
     write.__name__ = f"set_{said.name}"
-    write.__annotations__ = {"value": Value, "return": None}
+    write.__annotations__ = {"value": JsonValue, "return": None}
     return write
 
 
@@ -270,7 +278,7 @@ def _invoker(said: ConsumedAffordance) -> Any:
         return await self.invoke_action(said, given if has_members else given.get("input"))
 
     invoke.__name__ = said.name
-    invoke.__annotations__ = dict.fromkeys(names, Value) | {"return": Value if "output" in said.said else None}
+    invoke.__annotations__ = dict.fromkeys(names, JsonValue) | {"return": JsonValue if "output" in said.said else None}
     invoke.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
             inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD),

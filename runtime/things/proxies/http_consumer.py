@@ -60,7 +60,7 @@ class Remote(msgspec.Struct, frozen=True):
     is_local: bool = False
 
 
-class Listener(Protocol):
+class StreamListener(Protocol):
     """Takes what a stream says. Called in the consumer's thread."""
 
     def heard(self, name: str, data: Any) -> None: ...
@@ -137,7 +137,7 @@ class HttpConsumer:
         headers = {} if body is None else {"Content-Type": "application/json"}
         return await self._ask(form.method, form.url, remote, body, limit_s, headers, BODY_BYTES_MAX)
 
-    async def follow(self, name: str, form: Form, remote: Remote, listener: Listener) -> None:
+    async def follow(self, name: str, form: Form, remote: Remote, listener: StreamListener) -> None:
         """Read the messages of a stream until the task is cancelled, and begin anew when it ends."""
         again_s, is_reported, parser = AGAIN_S, False, StreamParser()
         while True:
@@ -159,7 +159,7 @@ class HttpConsumer:
             again_s = min(2 * again_s, AGAIN_S_MAX)
 
     async def _read_events(
-        self, name: str, form: Form, remote: Remote, listener: Listener, parser: StreamParser
+        self, name: str, form: Form, remote: Remote, listener: StreamListener, parser: StreamParser
     ) -> None:
         headers = self._headers(remote) | {"Accept": "text/event-stream"}
         if parser.last_id:
@@ -178,7 +178,7 @@ class HttpConsumer:
                     else:
                         listener.heard(name, _value(event.data.encode(), form.url))
 
-    async def _poll(self, name: str, form: Form, remote: Remote, listener: Listener) -> None:
+    async def _poll(self, name: str, form: Form, remote: Remote, listener: StreamListener) -> None:
         while True:
             data = await self._ask("GET", form.url, remote, None, SILENT_S, {}, BODY_BYTES_MAX)
             if data:  # 204: nothing has happened

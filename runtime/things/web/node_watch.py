@@ -13,7 +13,7 @@ from appbackplane.transport.async_client import AsyncClient
 from appbackplane.transport.errors import BackplaneError, UnknownRoute
 
 from ..nodes.consumed_node import ConsumedNode
-from ..nodes.news import News
+from ..nodes.news import NodeNews
 from .mirror import Mirror, pause
 
 #: Seconds for one answer: the node waits ten for news, and a dead node is told before.
@@ -64,7 +64,7 @@ class NodeWatch:
             timeout=ANSWER_S,
             retry=False,
         )
-        news = msgspec.convert(body, News)
+        news = msgspec.convert(body, NodeNews)
         was_lost = bool(node.problem)
         is_listed, messages = node.take(news)
         if was_lost:

@@ -7,7 +7,7 @@ from typing import Any
 from appbackplane.runtime.permissions.permission_file import GuestLink, Permissions
 from appbackplane.runtime.permissions.table import Permission
 from appbackplane.runtime.things.nodes.consumed_node import ConsumedNode
-from appbackplane.runtime.things.nodes.news import ExposedListing, ExposedThing, Known, News, NodePermissions
+from appbackplane.runtime.things.nodes.news import ExposedListing, ExposedThing, KnownNews, NodeNews, NodePermissions
 
 NOW_S = 1_000.0
 HALL, LAMP = "urn:appbackplane:house:hall", "urn:dev:lamp-1"
@@ -26,7 +26,7 @@ def node_with(*permissions: Permission, links: tuple[GuestLink, ...] = (), **mor
     """The node `b`, in which Ada is an operator."""
     node = ConsumedNode("b")
     said = NodePermissions(Permissions(permissions=permissions, links=links), ("local", "ada"))
-    node.take(News(Known("e", 1, 1, 1), listing=LISTING, permissions=said, is_limited=True, **more))
+    node.take(NodeNews(KnownNews("e", 1, 1, 1), listing=LISTING, permissions=said, is_limited=True, **more))
     return node
 
 
@@ -39,7 +39,9 @@ def test_an_id_that_other_nodes_may_have_names_its_node() -> None:
     """In listings and in notifications; one that is a URI of its own is the same everywhere."""
     node = ConsumedNode("b")
     assert node.problem
-    is_listed, messages = node.take(News(Known("e", 1, 1, 1), ({"thing": HALL}, {"thing": LAMP}), listing=LISTING))
+    is_listed, messages = node.take(
+        NodeNews(KnownNews("e", 1, 1, 1), ({"thing": HALL}, {"thing": LAMP}), listing=LISTING)
+    )
     assert [each.id for each in node.things] == ["urn:appbackplane:b/house:hall", LAMP]
     assert [each.home_id for each in node.things] == [HALL, LAMP] and node.things[0].types == ("saref:LightSwitch",)
     assert (is_listed, [each["thing"] for each in messages], node.problem) == (True, [node.things[0].id, LAMP], "")
@@ -57,7 +59,7 @@ def test_a_node_without_permissions_permits_everything() -> None:
     """As it does at home. One that has said nothing yet permits nothing."""
     node = ConsumedNode("b")
     assert node.is_limited and not node.is_operator("eve")
-    node.take(News(Known("e", 1, 1, 1), listing=LISTING))
+    node.take(NodeNews(KnownNews("e", 1, 1, 1), listing=LISTING))
     assert len(seen(node, "eve")) == 2
 
 
@@ -79,5 +81,5 @@ def test_news_without_permissions_change_none() -> None:
     """A notification is no reason to forget who may."""
     node = node_with(permission("ben", LAMP))
     assert node.permissions_count == 1
-    node.take(News(Known("e", 2, 1, 1), is_limited=True))
+    node.take(NodeNews(KnownNews("e", 2, 1, 1), is_limited=True))
     assert seen(node, "ben") == [LAMP] and node.permissions_count == 1
