@@ -36,6 +36,7 @@ restart = {{ max = 1000, backoff = "5ms", backoff_max = "10ms" }}
 [[backplane.proxies.settings.ConsumedThings.things]]
 description = "http://127.0.0.1:{port}{lamp}"
 token_file = "{folder}/secret"
+copy = "{folder}/copy.td.json"
 local = true
 [[backplane.proxies.settings.ConsumedThings.things]]
 description = "{folder}/device.td.json"
@@ -290,15 +291,29 @@ def test_a_thing_that_is_gone_is_unavailable_until_it_is_back(pair: Pair, ada: W
     assert next(stream)[2] == 0.0
 
 
-def test_a_description_that_comes_later_is_served_then(pair: Pair) -> None:
-    """The system starts without it, and its proxies are restarted when it is there."""
+def test_a_start_without_the_thing(pair: Pair, ada: Web) -> None:
+    """With the copy of its description it is unavailable. Without one the proxies are restarted when there is a description."""
     for pid in pair.exposing.processes():
         os.kill(pid, signal.SIGKILL)
         wait_dead(pid)
-    pid = pair.consuming.pids()["proxies"]
+
+    def is_unavailable() -> bool:
+        answer = ada.ask("GET", BRIGHTNESS)
+        return answer.status == 503 and "cannot be reached" in answer.body["detail"]
+
+    restart_proxies(pair.consuming)
+    pair.consuming.wait_for("its copy is used")
+    wait_until(is_unavailable, "the lamp is not known")
+    (pair.folder / "copy.td.json").unlink()
+    restart_proxies(pair.consuming)
+    pair.consuming.wait_for("it is asked for again until it is there")
+    pair.exposing = pair.expose()
+    wait_until(lambda: ada.ask("GET", BRIGHTNESS).status == 200, "the lamp is not served")
+
+
+def restart_proxies(consuming: System) -> None:
+    """By force."""
+    pid = consuming.pids()["proxies"]
     os.kill(pid, signal.SIGKILL)
     wait_dead(pid)
-    pair.consuming.wait_for(f"proxy of http://127.0.0.1:{pair.port}{LAMP}: GET http://127.0.0.1:{pair.port}")
-    pair.exposing = pair.expose()
-    ada = Web(pair.consuming)
-    wait_until(lambda: ada.ask("GET", BRIGHTNESS).status == 200, "the lamp is not served")
+    wait_until(lambda: consuming.backplane("proxies")["pid"] not in (pid, 0, None), "the proxies are not back")

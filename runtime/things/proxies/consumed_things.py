@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
@@ -47,12 +49,14 @@ log = logging.getLogger("appbackplane.proxies")
 
 class ProxySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One thing. description: the URL or the file of its Thing Description. token_file: with the secret for it: a token, or
-    USER:PASSWORD for the scheme basic. origins: further ones that its forms may be at. local: it may be at an address of this
+    USER:PASSWORD for the scheme basic. copy: a file in which the description of a URL is kept, for starts at which it cannot be
+    read. origins: further ones that its forms may be at. local: it may be at an address of this
     host or its link. The rest: as `ProxyLimits`.
     """
 
     description: Annotated[str, msgspec.Meta(min_length=1, max_length=2_000)]
     token_file: str = ""
+    copy: str = ""
     origins: tuple[str, ...] = ()
     local: bool = False
     requests: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 16
@@ -95,14 +99,28 @@ class ConsumedThings(Component):
         for each, future in zip(self._settings, asked, strict=True):
             try:
                 data = _file(each.description) if future is None else future.result(max(0.0, until_s - loop.time()))
+                if each.copy and future is not None:
+                    _keep(each.copy, data)
             except (BackplaneError, FutureTimeout, DescriptionError) as error:
-                problem = str(error) or f"no answer in {START_S:g} s"
-                if future is not None and not isinstance(error, FailedPrecondition):
-                    self._missing.append(each)
-                    problem += "; it is asked for again until it is there"
-                log.error("proxy of %s: %s", each.description, problem)
-                continue
+                copied = self._instead(each, str(error) or f"no answer in {START_S:g} s", is_final=_is_final(error))
+                if copied is None:
+                    continue
+                data = copied
             self._add(each, data)
+
+    def _instead(self, settings: ProxySettings, problem: str, *, is_final: bool) -> bytes | None:
+        """The copy of a description that cannot be read; None: there is none. `is_final`: it will not be there later either."""
+        copied = None
+        if settings.copy and not is_final:
+            with suppress(DescriptionError):
+                copied = _file(settings.copy)
+        if copied is not None:
+            problem += "; its copy is used"
+        elif settings.is_url and not is_final:
+            self._missing.append(settings)
+            problem += "; it is asked for again until it is there"
+        log.error("proxy of %s: %s", settings.description, problem)
+        return copied
 
     def _add(self, settings: ProxySettings, data: bytes) -> None:
         """Add a thing, unless its description is wrong."""
@@ -203,3 +221,19 @@ def _file(path: str) -> bytes:
     if len(data) > FILE_BYTES_MAX:
         raise DescriptionError(f"{path}: more than {FILE_BYTES_MAX:,} bytes")
     return data
+
+
+def _keep(path: str, data: bytes) -> None:
+    """Keep a copy of a description. That it cannot be written is logged."""
+    copy = Path(path).expanduser()
+    written = copy.with_name(f"{copy.name}.new")
+    try:
+        written.write_bytes(data)
+        os.replace(written, copy)
+    except OSError as error:
+        log.warning("copy = %r cannot be written: %s", path, error.strerror)
+
+
+def _is_final(error: Exception) -> bool:
+    """Whether it is no use to ask for a description again."""
+    return isinstance(error, FailedPrecondition | DescriptionError)

@@ -144,9 +144,6 @@ class Gateway(Component):
             announcement = Announcement(self._base, instance_of(Path(platform.run_dir).name, socket.gethostname()))
         if self._tls is not None:
             log.info("%s: the certificate's SHA-256 fingerprint is %s", self.address(), self._tls.fingerprint)
-        if self._nodes and not platform.directory.node:
-            self._stop(STOP_S)
-            raise ValueError(f"nodes = {list(self._nodes)}: this system is no node: give its TOML a table [node]")
         access = Access(
             platform.permissions, lambda: platform.unix_ns() / 1e9, {name: ConsumedNode(name) for name in self._nodes}
         )

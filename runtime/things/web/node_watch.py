@@ -21,7 +21,7 @@ ANSWER_S: Final = 20.0
 #: Seconds after which a node that cannot be reached is asked again: at first, and at most.
 AGAIN_S: Final = 0.1
 AGAIN_S_MAX: Final = 1.0
-#: The remedy where a node has no such component.
+#: The component that a node needs.
 EXPOSED: Final = "appbackplane.runtime.things.nodes:ExposedThings"
 log = logging.getLogger(__name__)
 
@@ -77,11 +77,9 @@ class NodeWatch:
             self._mirror.take(each)
 
     def _fail(self, node: ConsumedNode, error: Exception) -> None:
-        problem = (
-            f"it does not expose its things to this node (add {EXPOSED} to one of its backplanes)"
-            if isinstance(error, UnknownRoute)
-            else str(error)
-        )
+        problem = str(error)
+        if isinstance(error, UnknownRoute):
+            problem += f" (does it expose its things, by {EXPOSED} in one of its backplanes?)"
         if problem != node.problem:
             log.warning("the things of node %r cannot be reached: %s", node.name, problem)
         node.problem = problem
