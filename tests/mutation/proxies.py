@@ -68,6 +68,6 @@ MUTATIONS = (
         ("an old value is kept behind a write", "and changes_count == self._changes_count", ""),
         ("a write leaves what was read", "        self._read.clear()\n", "        pass\n"),
         ("any number waits", "if self._outstanding >= self._limits.requests + self._limits.waiting:", "if False:"),
-        ("a gateway keeps what was observed", "self._notify(kind, name, None, is_known=False)", "pass"),
+        ("a gateway keeps what was observed", "None, is_known=False)", "data)"),
     ),
 )  # fmt: skip

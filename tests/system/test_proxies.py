@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 import threading
 from collections.abc import Iterator
@@ -53,6 +54,13 @@ description = "{folder}/other_version.td.json"
 description = "{folder}/far.td.json"
 [[backplane.proxies.settings.ConsumedThings.things]]
 description = "http://127.0.0.1:{port}{lamp}"
+[[backplane.proxies.settings.ConsumedThings.things]]
+description = "{folder}/boiler.td.json"
+driver = "boiling:Boiler"
+options = {{ path = "{folder}/level" }}
+[[backplane.proxies.settings.ConsumedThings.things]]
+description = "{folder}/other_boiler.td.json"
+driver = "boiling:Boilr"
 [backplane.web]
 components = ["appbackplane.runtime.things.web:Gateway"]
 [backplane.web.settings.Gateway]
@@ -61,6 +69,16 @@ listen = "127.0.0.1:0"
 ada = "{ada}"
 ben = "{ben}"
 """
+
+
+BOILER = {
+    "@context": "https://www.w3.org/2022/wot/td/v1.1", "id": "urn:dev:boiler", "title": "Boiler", "security": "none",
+    "securityDefinitions": {"none": {"scheme": "nosec"}},
+    "properties": {"level": {"type": "integer", "forms": [{"href": "boiler:1"}]}},
+    "actions": {"purge": {"input": {"type": "object", "properties": {"liters": {"type": "integer"}}},
+                          "forms": [{"href": "boiler:2"}]}},
+    "events": {"leak": {"data": {"type": "integer"}, "forms": [{"href": "boiler:3"}]}},
+}  # fmt: skip
 
 
 class Device(ThreadingHTTPServer):
@@ -111,7 +129,10 @@ class Pair:
 
     def __init__(self, folder: Path, begin: Up, device: Device) -> None:
         self.folder, self._begin, self.port, self.device = folder, begin, free_port(), device
-        (folder / "housed.py").write_text(Path(__file__).with_name("housed.py").read_text())
+        for name in ("housed.py", "boiling.py"):
+            shutil.copy(Path(__file__).with_name(name), folder)
+        self.describe("boiler", BOILER)
+        self.describe("other_boiler", BOILER | {"id": "urn:dev:other-boiler"})
         self.renew()
         device = self.device.server_address[1]
         for name, context, base in (
@@ -232,6 +253,18 @@ def test_a_device_that_misbehaves_harms_nobody(pair: Pair, ada: Web) -> None:
         assert sorted(each.result().status for each in asked) == [200, 200, 503]
 
 
+def test_a_driver_speaks_for_a_device(pair: Pair, ada: Web) -> None:
+    """One that cannot be reached is told as any other thing."""
+    boiler = "/things/urn:dev:boiler"
+    stream = ada.events(f"{boiler}/events/leak/stream", 1)
+    next(stream)
+    assert ada.ask("GET", f"{boiler}/properties/level").status == 503
+    assert ada.ask("PUT", f"{boiler}/properties/level", 4).status == 204
+    assert ada.ask("GET", f"{boiler}/properties/level").body == 4
+    assert ada.ask("POST", f"{boiler}/actions/purge", {"liters": 9}).status == 204
+    assert next(stream)[2] == 9
+
+
 def test_permissions_of_this_system_hold_before_a_request_leaves(pair: Pair, ada: Web) -> None:
     """Ben has none, and the thing is asked for nothing."""
     ben = Web(pair.consuming, BEN)
@@ -246,11 +279,12 @@ def test_what_is_wrong_is_told_in_one_line_each(pair: Pair, ada: Web) -> None:
     """And the rest goes on."""
     for words in (
         "other_version.td.json: it is left out: it is a Thing Description of another version: expected 1.1",
+        "other_boiler.td.json: it is left out: driver 'boiling:Boilr': expected module:Class",
         f"proxy of http://127.0.0.1:{pair.port}{LAMP}: 127.0.0.1 is at 127.0.0.1, an address of this host",
     ):
         pair.consuming.wait_for(words)
     assert [each["id"] for each in ada.ask("GET", "/things").body] == [
-        "urn:appbackplane:house:hall%2F2", "urn:dev:device", "urn:dev:far", "urn:dev:lamp-1",
+        "urn:appbackplane:house:hall%2F2", "urn:dev:boiler", "urn:dev:device", "urn:dev:far", "urn:dev:lamp-1",
     ]  # fmt: skip
     refused = ada.ask("GET", "/things/urn:dev:far/properties/words")
     assert refused.status == 409 and "set local = true" in refused.body["detail"]

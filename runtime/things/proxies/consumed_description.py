@@ -37,11 +37,16 @@ class DescriptionError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A way to interact: a request. `subprotocol`: "sse", "longpoll" or ""."""
+    """A way to interact: a request. `subprotocol`: "sse", "longpoll" or "". `op`: the operation, such as "readproperty".
+    `name`: of the affordance. `members`: all of the form, for drivers.
+    """
 
     url: str
     method: str
     subprotocol: str = ""
+    op: str = field(default="", compare=False)
+    name: str = field(default="", compare=False)
+    members: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +88,11 @@ class ConsumedDescription:
     left_out: list[str] = field(default_factory=list)
 
 
-def description_from(data: bytes, url: str, origins: Collection[str]) -> ConsumedDescription:
+def description_from(
+    data: bytes, url: str, origins: Collection[str], *, has_driver: bool = False
+) -> ConsumedDescription:
     """The description in a document. `url`: where it was read; "": a file. `origins`: further ones that its forms may have.
+    `has_driver`: its forms, of any protocol, are for a driver, and so is its security.
 
     Raises `DescriptionError`.
     """
@@ -107,12 +115,12 @@ def description_from(data: bytes, url: str, origins: Collection[str]) -> Consume
     allowed = {origin_of(url or base), *origins} - {""}
     found = ConsumedDescription(
         id=td.get("id") or url, title=td["title"], description=str(td.get("description", "")), types=_types(td),
-        context=_prefixes(contexts), place=_place(td), security=_security(td),
+        context=_prefixes(contexts), place=_place(td), security=Security() if has_driver else _security(td),
     )  # fmt: skip
     if not found.id:
         raise DescriptionError('it has no id: give it one, such as "id": "urn:uuid:…"')
     for group, name, said in _affordances(td):
-        affordance = _affordance(group, name, said, base, allowed)
+        affordance = _affordance(group, name, said, base, None if has_driver else allowed)
         if isinstance(affordance, str):
             found.left_out.append(f"{group}.{name}: {affordance}")
         elif name in found.properties or name in found.actions:
@@ -153,9 +161,9 @@ def _affordances(td: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str,
 
 
 def _affordance(
-    group: str, name: str, said: Mapping[str, Any], base: str, allowed: Collection[str]
+    group: str, name: str, said: Mapping[str, Any], base: str, allowed: Collection[str] | None
 ) -> ConsumedAffordance | str:
-    """The affordance, or why it cannot be used."""
+    """The affordance, or why it cannot be used. `allowed`: the origins of its forms; None: they are for a driver."""
     if not _NAME.fullmatch(name) or name in _RESERVED:
         return "the name cannot be that of an operation"
     members = {member: value for member, value in said.items() if member not in _OF_FORMS}
@@ -164,22 +172,24 @@ def _affordance(
     for form in said.get("forms", ()):
         operations = form.get("op", _default_operations(group, said))
         for op in [operations] if isinstance(operations, str) else operations:
-            url = urljoin(base, form["href"])
-            subprotocol = form.get("subprotocol", "")
-            is_stream = op in ("observeproperty", "subscribeevent")
-            if form.get("contentType", "application/json").partition(";")[0] not in _CONTENT[is_stream]:
+            key = "stream" if op in ("observeproperty", "subscribeevent") else op
+            if key != "stream" and op not in _METHODS:
                 continue
-            if is_stream != (subprotocol in ("sse", "longpoll")) or (not is_stream and op not in _METHODS):
+            if allowed is None:
+                forms.setdefault(key, Form(form["href"], "", op=op, name=name, members=form))
+                continue
+            url, subprotocol = urljoin(base, form["href"]), form.get("subprotocol", "")
+            if form.get("contentType", "application/json").partition(";")[0] not in _CONTENT[key == "stream"]:
+                continue
+            if (key == "stream") != (subprotocol in ("sse", "longpoll")):
                 continue
             if "{" in form["href"]:
                 problem = "its form has variables"
             elif origin_of(url) not in allowed:
                 problem = f"its form is at {origin_of(url) or url[:200]!r}: add that to `origins` if it is meant"
-            else:
-                key = "stream" if is_stream else op
+            elif key not in forms or (subprotocol == "sse" and forms[key].subprotocol != "sse"):
                 method = form.get("htv:methodName", _METHODS.get(op, "GET"))
-                if key not in forms or (subprotocol == "sse" and forms[key].subprotocol != "sse"):
-                    forms[key] = Form(url, method, subprotocol)
+                forms[key] = Form(url, method, subprotocol, op, name, form)
     stream = forms.get("stream")
     if group == "events":
         return problem if stream is None else ConsumedAffordance(name, members, stream=stream)

@@ -11,6 +11,7 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -24,7 +25,7 @@ from ..declaring import action, event, prop
 from ..description import PREFIXES
 from ..thing import Thing
 from .consumed_description import ConsumedAffordance, ConsumedDescription, Form
-from .http_consumer import HttpConsumer, Remote
+from .consumer_thread import MISSED, Binding, ConsumerThread
 
 #: Messages of streams that wait to be published; the newest beyond it are dropped, which is logged. A burst of a gateway.
 HEARD_MAX: Final = 4_096
@@ -50,16 +51,16 @@ class RemoteAnswer:
 
     def __init__(self, limit_s: float, what: str) -> None:
         self.event = OneShotEvent(round(limit_s * 1e9), what)
-        self.data = b""
+        self.value: Any = None
         self.error: BackplaneError | None = None
 
-    async def wait(self, what: str) -> bytes:
+    async def wait(self, what: str) -> Any:
         await self.event
         if self.error is not None:
             raise self.error
         if not self.event.is_set:
             raise DeadlineExceeded(f"{what}: no answer within the time of this call")
-        return self.data
+        return self.value
 
 
 class ConsumedThing(Thing):
@@ -70,9 +71,10 @@ class ConsumedThing(Thing):
     #: The description of the class.
     consumed: ConsumedDescription
 
-    def __init__(self, remote: Remote, limits: ProxyLimits, consumer: HttpConsumer) -> None:
+    def __init__(self, binding: Binding, limits: ProxyLimits, thread: ConsumerThread, token_file: str = "") -> None:
+        """`token_file`: named in the log when the credentials are refused."""
         self.place = self.consumed.place
-        self._remote, self._limits, self._consumer = remote, limits, consumer
+        self._binding, self._limits, self._thread, self._token_file = binding, limits, thread, token_file
         self._slots = asyncio.Semaphore(limits.requests)
         self._outstanding = 0
         #: By property: the value that was read last, and until when it holds, ns.
@@ -81,44 +83,46 @@ class ConsumedThing(Thing):
         self._changes_count = 0
         #: Why it cannot be used; "": it can be.
         self._problem = ""
-        self._heard: deque[tuple[str, Any]] = deque()
+        self._heard: deque[tuple[ConsumedAffordance, Any]] = deque()
         self._is_scheduled = False
 
     def follow(self) -> list[Callable[[], None]]:
         """Begin to read its streams; returns what ends them."""
         found = (*self.consumed.properties.values(), *self.consumed.events.values())
         return [
-            self._consumer.begin(self._consumer.follow(each.name, each.stream, self._remote, _StreamOf(self, each)))
+            self._thread.begin(self._thread.follow(each.stream, self._binding, partial(self.hear, each)))
             for each in found
             if each.stream is not None
         ]
 
-    def hear(self, kind: str, name: str, data: Any) -> None:
+    def hear(self, said: ConsumedAffordance, data: Any) -> None:
         """A stream has said something. Called in the consumer's thread."""
-        if len(self._heard) >= HEARD_MAX:
-            log.warning("%s: %s of %r is dropped: %d wait to be published already", self.key, kind, name, HEARD_MAX)
+        if data is MISSED:
+            log.warning("%s: messages of %r were missed", self.key, said.name)
             return
-        self._heard.append((f"{kind} {name}", data))
+        if len(self._heard) >= HEARD_MAX:
+            log.warning("%s: a message of %r is dropped: %d wait to be published", self.key, said.name, HEARD_MAX)
+            return
+        self._heard.append((said, data))
         if not self._is_scheduled:
             self._is_scheduled = True
             try:
                 self.after(0.0, self._tell)
             except Busy:
                 self._is_scheduled = False
-                log.warning(
-                    "%s: %s of %r comes later: too much of this component's own work waits", self.key, kind, name
-                )
+                log.warning("%s: a message of %r comes later: its component has too much to do", self.key, said.name)
 
     def _tell(self) -> None:
         self._is_scheduled = False
         while self._heard:
-            what, data = self._heard.popleft()
-            kind, _, name = what.partition(" ")
-            self._notify(kind, name, data)
-            if kind == "property":
-                # A gateway must not answer reads with it: an older value may come after a newer write by somebody.
-                self._notify(kind, name, None, is_known=False)
-                self._forget_read()
+            said, data = self._heard.popleft()
+            if said.read is None:
+                self._notify("event", said.name, data)
+                continue
+            self._notify("property", said.name, data)
+            # A gateway must not answer reads with it: an older value may come after a newer write by somebody.
+            self._notify("property", said.name, None, is_known=False)
+            self._forget_read()
 
     async def read_property(self, said: ConsumedAffordance) -> Any:
         """Its value, at most `max_age` old."""
@@ -137,7 +141,7 @@ class ConsumedThing(Thing):
         """Set it."""
         assert said.write is not None
         try:
-            await self._ask(said.write, msgspec.json.encode(value))
+            await self._ask(said.write, value)
         finally:
             self._forget_read()
 
@@ -145,7 +149,7 @@ class ConsumedThing(Thing):
         """The result of an action; None: it has none. Whatever was read may have changed by it."""
         assert said.invoke is not None
         try:
-            return await self._ask(said.invoke, None if arguments is None else msgspec.json.encode(arguments))
+            return await self._ask(said.invoke, arguments)
         finally:
             self._forget_read()
 
@@ -154,7 +158,7 @@ class ConsumedThing(Thing):
         self._changes_count += 1
         self._read.clear()
 
-    async def _ask(self, form: Form, body: bytes | None) -> Any:
+    async def _ask(self, form: Form, body: Any) -> Any:
         """The value that a request is answered with. Raises `BackplaneError`."""
         if self._outstanding >= self._limits.requests + self._limits.waiting:
             raise Busy(
@@ -162,15 +166,14 @@ class ConsumedThing(Thing):
             )
         deadline_ns, now_ns = current().deadline_ns, self._host.now_ns()
         limit_s = (TIMEOUT_DEFAULT_NS if deadline_ns is None else max(0, deadline_ns - now_ns)) / 1e9
-        answer = RemoteAnswer(limit_s, f"{form.method} {form.url}")
+        answer = RemoteAnswer(limit_s, form.url)
         self._outstanding += 1
         try:
-            cancel = self._consumer.begin(self._request(form, body, limit_s, answer))
+            cancel = self._thread.begin(self._request(form, body, limit_s, answer))
             try:
-                data = await answer.wait(f"{form.method} {form.url}")
+                value = await answer.wait(form.url)
             finally:
                 cancel()
-            value = _value(data, form)
         except BackplaneError as error:
             self._note(error)
             raise
@@ -179,15 +182,15 @@ class ConsumedThing(Thing):
         self._note(None)
         return value
 
-    async def _request(self, form: Form, body: bytes | None, limit_s: float, answer: RemoteAnswer) -> None:
+    async def _request(self, form: Form, body: Any, limit_s: float, answer: RemoteAnswer) -> None:
         """In the consumer's thread."""
         try:
             async with asyncio.timeout(limit_s), self._slots:
-                answer.data = await self._consumer.request(form, self._remote, body, limit_s)
+                answer.value = await self._binding.request(form, body, limit_s)
         except BackplaneError as error:
             answer.error = error
         except TimeoutError:
-            answer.error = DeadlineExceeded(f"{form.method} {form.url}: no answer within the time of this call")
+            answer.error = DeadlineExceeded(f"{form.url}: no answer within the time of this call")
         except asyncio.CancelledError:
             answer.error = Unavailable(f"{self.key} is not asked any more: this process goes down")
             raise
@@ -200,25 +203,11 @@ class ConsumedThing(Thing):
         if error is not None and not problem:
             return  # the thing has answered
         if problem and not self._problem:
-            secret = f" (token_file = {self._remote.token_file!r})" if self._remote.token_file else ""
+            secret = f" (token_file = {self._token_file!r})" if self._token_file else ""
             log.warning("%s cannot be used: %s%s", self.key, problem, secret)
         elif self._problem and not problem:
             log.info("%s can be used again", self.key)
         self._problem = problem
-
-
-class _StreamOf:
-    """Where the messages of one affordance go."""
-
-    def __init__(self, thing: ConsumedThing, said: ConsumedAffordance) -> None:
-        self._thing = thing
-        self._kind = "property" if said.read is not None else "event"
-
-    def heard(self, name: str, data: Any) -> None:
-        self._thing.hear(self._kind, name, data)
-
-    def missed(self, name: str) -> None:
-        log.warning("%s: messages of %r were missed", self._thing.key, name)
 
 
 def class_of(description: ConsumedDescription) -> type[ConsumedThing]:
@@ -299,12 +288,3 @@ def _is_known(kind: str, description: ConsumedDescription) -> bool:
     return kind != "tm:ThingModel" and (
         not colon or term.startswith("//") or prefix in PREFIXES or prefix in description.context
     )
-
-
-def _value(data: bytes, form: Form) -> Any:
-    if not data:
-        return None
-    try:
-        return msgspec.json.decode(data)
-    except (ValueError, RecursionError):
-        raise Unavailable(f"{form.method} {form.url} answers with what is no JSON", retry_after=BUSY_S) from None

@@ -25,9 +25,11 @@ from appbackplane.transport.errors import BackplaneError, FailedPrecondition
 from ...objects.component import Component
 from .consumed_description import ConsumedDescription, DescriptionError, Security, description_from, origin_of
 from .consumed_thing import ConsumedThing, ProxyLimits, class_of
+from .consumer_thread import STOP_S, Binding, ConsumerThread
+from .driver import DriverBinding, driver_of
 
 try:
-    from .http_consumer import STOP_S, HttpConsumer, Remote
+    from .http_client import HttpBinding, HttpClient, Remote
 except ModuleNotFoundError as error:
     if error.name != "aiohttp":
         raise
@@ -51,7 +53,8 @@ class ProxySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One thing. description: the URL or the file of its Thing Description. token_file: with the secret for it: a token, or
     USER:PASSWORD for the scheme basic. copy: a file in which the description of a URL is kept, for starts at which it cannot be
     read. origins: further ones that its forms may be at. local: it may be at an address of this
-    host or its link. The rest: as `ProxyLimits`.
+    host or its link. driver: "module:Class" of a `Driver` that speaks the device's protocol instead; options: its keywords. The
+    rest: as `ProxyLimits`.
     """
 
     description: Annotated[str, msgspec.Meta(min_length=1, max_length=2_000)]
@@ -59,6 +62,8 @@ class ProxySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     copy: str = ""
     origins: tuple[str, ...] = ()
     local: bool = False
+    driver: str = ""
+    options: dict[str, Any] = {}
     requests: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 16
     waiting: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 64
     max_age: Annotated[float, msgspec.Meta(ge=0, le=3_600)] = 0.0
@@ -81,16 +86,18 @@ class ConsumedThings(Component):
         self._settings = [_settings(index, each) for index, each in enumerate(things)]
         if len(self._settings) > THINGS_MAX:
             raise ValueError(f"things: {len(self._settings):,}: expected at most {THINGS_MAX:,} in one component")
-        self._consumer = HttpConsumer("proxies")
+        self._thread = ConsumerThread("proxies")
+        self._client = HttpClient()
+        self._thread.closing.append(self._client.close)
         self._missing: list[ProxySettings] = []
         self._cancels: list[Callable[[], None]] = []
 
     def setup(self) -> None:
         """Read the descriptions, and add a thing for each."""
-        self._consumer.start()
-        loop = self._consumer.loop
+        self._thread.start()
+        loop = self._thread.loop
         asked: list[Future[bytes] | None] = [
-            asyncio.run_coroutine_threadsafe(self._consumer.describe(each.description, _remote(each)), loop)
+            asyncio.run_coroutine_threadsafe(self._client.describe(each.description, _remote(each)), loop)
             if each.is_url
             else None
             for each in self._settings
@@ -128,15 +135,22 @@ class ConsumedThings(Component):
             description = _description(settings, data)
             if any(each.key == description.id for each in self.objects):
                 raise DescriptionError(f"another proxy here has the id {description.id}")
-            kind = class_of(description)
+            kind, binding = class_of(description), self._binding(settings, description.security)
         except ValueError as error:  # errors of descriptions, and of declarations
             log.error("proxy of %s: it is left out: %s", settings.description, error)
             return
         for each in description.left_out:
             log.warning("proxy of %s: left out: %s", settings.description, each)
         limits = ProxyLimits(settings.requests, settings.waiting, settings.max_age)
-        remote = _remote(settings, description.security)
-        self.add(kind(remote, limits, self._consumer), key=description.id)
+        self.add(kind(binding, limits, self._thread, settings.token_file), key=description.id)
+
+    def _binding(self, settings: ProxySettings, security: Security) -> Binding:
+        """Raises `DescriptionError`."""
+        if not settings.driver:
+            return HttpBinding(self._client, _remote(settings, security))
+        found = DriverBinding(driver_of(settings.driver, settings.options))
+        self._thread.closing.append(found.close)
+        return found
 
     def on_primary(self) -> None:
         """Read the streams, and ask for the missing descriptions."""
@@ -144,7 +158,7 @@ class ConsumedThings(Component):
             assert isinstance(each, ConsumedThing)
             self._cancels += each.follow()
         if self._missing:
-            self._cancels.append(self._consumer.begin(self._ask_again(self._platform.run_dir, self._host.backplane)))
+            self._cancels.append(self._thread.begin(self._ask_again(self._platform.run_dir, self._host.backplane)))
 
     def on_secondary(self) -> None:
         """Another replica reads the streams."""
@@ -153,7 +167,7 @@ class ConsumedThings(Component):
     def on_down(self) -> None:
         """End all requests."""
         self._end_streams()
-        self._consumer.stop(STOP_S)
+        self._thread.stop(STOP_S)
 
     def _end_streams(self) -> None:
         for cancel in self._cancels:
@@ -164,11 +178,11 @@ class ConsumedThings(Component):
         """In the consumer's thread: as soon as one of the missing descriptions is there, have this backplane restarted."""
         again_s = AGAIN_S
         while True:
-            await self._consumer.pause(again_s)
+            await self._thread.pause(again_s)
             again_s = min(2 * again_s, AGAIN_S_MAX)
             for each in self._missing:
                 try:
-                    data = await self._consumer.describe(each.description, _remote(each))
+                    data = await self._client.describe(each.description, _remote(each))
                     _description(each, data)
                     log.info("the description of %s is there: %s is restarted", each.description, backplane)
                     async with await connect_async(run_dir, timeout=RESTART_S) as client:
@@ -203,7 +217,7 @@ def _remote(settings: ProxySettings, security: Security | None = None) -> Remote
 def _description(settings: ProxySettings, data: bytes) -> ConsumedDescription:
     """Raises `DescriptionError`."""
     url = settings.description if settings.is_url else ""
-    description = description_from(data, url, settings.origins)
+    description = description_from(data, url, settings.origins, has_driver=bool(settings.driver))
     if description.security.scheme != "nosec" and not settings.token_file:
         raise DescriptionError(
             f"it asks for credentials ({description.security.scheme}): write them into a file, and name that as token_file"
