@@ -25,7 +25,7 @@ from ..declaring import action, event, prop
 from ..description import PREFIXES
 from ..thing import Thing
 from .consumed_description import ConsumedAffordance, ConsumedDescription, Form
-from .consumer_thread import MISSED, Binding, ConsumerThread
+from .consumer_thread import MISSED, ConsumerThread, ProtocolBinding
 
 #: Messages of streams that wait to be published; the newest beyond it are dropped, which is logged. A burst of a gateway.
 HEARD_MAX: Final = 4_096
@@ -71,7 +71,9 @@ class ConsumedThing(Thing):
     #: The description of the class.
     consumed: ConsumedDescription
 
-    def __init__(self, binding: Binding, limits: ProxyLimits, thread: ConsumerThread, token_file: str = "") -> None:
+    def __init__(
+        self, binding: ProtocolBinding, limits: ProxyLimits, thread: ConsumerThread, token_file: str = ""
+    ) -> None:
         """`token_file`: named in the log when the credentials are refused."""
         self.place = self.consumed.place
         self._binding, self._limits, self._thread, self._token_file = binding, limits, thread, token_file

@@ -25,7 +25,7 @@ from appbackplane.transport.errors import BackplaneError, FailedPrecondition
 from ...objects.component import Component
 from .consumed_description import ConsumedDescription, DescriptionError, Security, description_from, origin_of
 from .consumed_thing import ConsumedThing, ProxyLimits, class_of
-from .consumer_thread import STOP_S, Binding, ConsumerThread
+from .consumer_thread import STOP_S, ConsumerThread, ProtocolBinding
 from .driver import DriverBinding, driver_of
 
 try:
@@ -144,7 +144,7 @@ class ConsumedThings(Component):
         limits = ProxyLimits(settings.requests, settings.waiting, settings.max_age)
         self.add(kind(binding, limits, self._thread, settings.token_file), key=description.id)
 
-    def _binding(self, settings: ProxySettings, security: Security) -> Binding:
+    def _binding(self, settings: ProxySettings, security: Security) -> ProtocolBinding:
         """Raises `DescriptionError`."""
         if not settings.driver:
             return HttpBinding(self._client, _remote(settings, security))

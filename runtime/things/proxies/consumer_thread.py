@@ -25,7 +25,7 @@ MISSED: Final = object()
 log = logging.getLogger("appbackplane.proxies")
 
 
-class Binding(Protocol):
+class ProtocolBinding(Protocol):
     """How one thing is spoken to: W3C's protocol binding. Its methods run in the consumer's thread."""
 
     async def request(self, form: Form, body: Any, limit_s: float) -> Any:
@@ -76,7 +76,7 @@ class ConsumerThread:
             raise Unavailable("the things elsewhere are not asked any more: this process goes down") from None
         return lambda: self._call_soon(cancel)
 
-    async def follow(self, form: Form, binding: Binding, heard: Callable[[Any], None]) -> None:
+    async def follow(self, form: Form, binding: ProtocolBinding, heard: Callable[[Any], None]) -> None:
         """In the thread: pass the messages of a stream on until the task is cancelled; a stream that ends is opened again."""
         again_s, is_reported = AGAIN_S, False
         while True:

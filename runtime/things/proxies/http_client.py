@@ -134,7 +134,7 @@ class HttpBinding:
         self._parsers: dict[str, StreamParser] = {}
 
     async def request(self, form: Form, body: Any, limit_s: float) -> Any:
-        """As of `Binding`. An action without arguments has no body."""
+        """As of `ProtocolBinding`. An action without arguments has no body."""
         data, headers = None, {}
         if form.op == "writeproperty" or body is not None:
             data, headers = msgspec.json.encode(body), {"Content-Type": "application/json"}
@@ -142,7 +142,7 @@ class HttpBinding:
         return _value(found, form) if found else None
 
     async def messages(self, form: Form) -> AsyncIterator[Any]:
-        """As of `Binding`: by server-sent events, or by long polling."""
+        """As of `ProtocolBinding`: by server-sent events, or by long polling."""
         if form.subprotocol != "sse":
             while True:
                 data = await self._client.ask("GET", form.url, self._remote, None, SILENT_S, {})
