@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any, Final, Literal
 
+from appbackplane.transport.directory import Directory
 from appbackplane.transport.errors import (
     BackplaneError,
     Busy,
@@ -36,7 +37,9 @@ from .news import ExposedListing, KnownNews, NewsFeed, NodeNews, NodePermissions
 #: and half a second later (permission_file.LOOK_AGAIN_S, streams.REVOKE_S).
 LOOK_EVERY_S: Final = 0.25
 #: Looks between two listings of all things, as things come and go while their backplanes stay.
-LOOKS_PER_LISTING: Final = 8
+LOOKS_PER_LISTING: Final = 20
+#: Looks without a gateway that asks for news, after which nothing is listed any more: half a minute.
+LOOKS_IDLE_MAX: Final = 120
 #: Seconds that a backplane has to list its things.
 LIST_S: Final = 5.0
 #: Seconds that a gateway waits for news. A node that is gone is noticed by its heartbeats, and not by this.
@@ -77,6 +80,9 @@ class Exposure(AppObject):
         self._readers = Replies(self)
         self._readers_count = 0
         self._looks_count = 0
+        #: Looks since a gateway has asked for news.
+        self._idle_looks_count = 0
+        self._directory: Directory | None = None
         self._policy: PermissionPolicy | None = None
         self._file: PermissionFile | None = None
         self._audit: AuditLog | None = None
@@ -103,6 +109,7 @@ class Exposure(AppObject):
         Raises `PermissionDenied` for callers that may not speak for users.
         """
         self._expect_trusted()
+        self._idle_looks_count = 0
         if not self._listing_number:
             raise Busy("the things of this node are being listed", retry_after=LOOK_EVERY_S)
         found = self._news_after(known)
@@ -147,10 +154,26 @@ class Exposure(AppObject):
     @every(LOOK_EVERY_S, priority=2)
     async def look(self) -> None:
         """List the things of backplanes that have started, and sometimes of all; and look at the permissions."""
+        self._idle_looks_count += 1
+        if self._idle_looks_count > LOOKS_IDLE_MAX and not len(self._readers):
+            return
+        is_changed = await self._list_things()
+        if self._file is not None:
+            self._file.table(self._now_s())
+            if self._file.version != self._permissions_number:
+                self._permissions_number = self._file.version
+                is_changed = True
+        if is_changed:
+            self._wake()
+
+    async def _list_things(self) -> bool:
+        """Ask the backplanes for their things; whether there are others than before."""
         directory = self._platform.directory
-        is_thorough = self._looks_count % LOOKS_PER_LISTING == 0
+        asked = self._catalogue.to_ask(directory, is_thorough=self._looks_count % LOOKS_PER_LISTING == 0)
         self._looks_count += 1
-        asked = self._catalogue.to_ask(directory, is_thorough=is_thorough)
+        if not asked and directory is self._directory:
+            return False
+        self._directory = directory
         answers: list[Any] = []
         for place in asked:
             try:
@@ -159,16 +182,10 @@ class Exposure(AppObject):
                 answers.append(error)
         self._catalogue.take(directory, asked, answers)
         listing = ExposedListing.of(self._catalogue.things[id] for id in sorted(self._catalogue.things))
-        is_changed = listing != self._listing or not self._listing_number
-        if is_changed:
-            self._listing, self._listing_number = listing, self._listing_number + 1
-        if self._file is not None:
-            self._file.table(self._now_s())
-            if self._file.version != self._permissions_number:
-                self._permissions_number = self._file.version
-                is_changed = True
-        if is_changed:
-            self._wake()
+        if listing == self._listing and self._listing_number:
+            return False
+        self._listing, self._listing_number = listing, self._listing_number + 1
+        return True
 
     def _wake(self) -> None:
         for reader in self._readers:

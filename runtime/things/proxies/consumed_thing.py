@@ -222,11 +222,16 @@ def class_of(description: ConsumedDescription) -> type[ConsumedThing]:
         "__doc__": description.description or None,
         "__module__": __name__,
     }
+    taken = {*description.properties, *description.actions}
     for said in description.properties.values():
         reader = _reader(said)
         members[f"read {said.name}"] = reader
         if said.write is not None:
-            members[f"set_{said.name}"] = reader.write(_writer(said))
+            setter = f"set_{said.name}"
+            while setter in taken:
+                setter += "_"
+            taken.add(setter)
+            members[setter] = reader.write(_writer(said, setter))
     for said in description.actions.values():
         members[f"invoke {said.name}"] = _invoker(said)
     for said in description.events.values():
@@ -247,11 +252,11 @@ def _reader(said: ConsumedAffordance) -> Any:
     return prop(name=said.name)(read)
 
 
-def _writer(said: ConsumedAffordance) -> Any:
+def _writer(said: ConsumedAffordance, setter: str) -> Any:
     async def write(self: ConsumedThing, value: Any) -> None:
         await self.write_property(said, value)
 
-    write.__name__ = f"set_{said.name}"
+    write.__name__ = setter
     write.__annotations__ = {"value": JsonValue, "return": None}
     return write
 

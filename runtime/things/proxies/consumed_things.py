@@ -23,6 +23,7 @@ from appbackplane.transport.async_client import connect_async
 from appbackplane.transport.errors import BackplaneError, FailedPrecondition
 
 from ...objects.component import Component
+from ...objects.operation import DeclarationError
 from .consumed_description import ConsumedDescription, DescriptionError, Security, description_from, origin_of
 from .consumed_thing import ConsumedThing, ProxyLimits, class_of
 from .consumer_thread import STOP_S, ConsumerThread, ProtocolBinding
@@ -52,9 +53,8 @@ log = logging.getLogger("appbackplane.proxies")
 class ProxySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One thing. description: the URL or the file of its Thing Description. token_file: with the secret for it: a token, or
     USER:PASSWORD for the scheme basic. copy: a file in which the description of a URL is kept, for starts at which it cannot be
-    read. origins: further ones that its forms may be at. local: it may be at an address of this
-    host or its link. driver: "module:Class" of a `Driver` that speaks the device's protocol instead; options: its keywords. The
-    rest: as `ProxyLimits`.
+    read. origins: further ones that its forms may be at. local: it may be at an address of this host or its link. driver:
+    "module:Class" of a `Driver` that speaks the device's protocol instead; options: its keywords. The rest: as `ProxyLimits`.
     """
 
     description: Annotated[str, msgspec.Meta(min_length=1, max_length=2_000)]
@@ -106,14 +106,12 @@ class ConsumedThings(Component):
         for each, future in zip(self._settings, asked, strict=True):
             try:
                 data = _file(each.description) if future is None else future.result(max(0.0, until_s - loop.time()))
-                if each.copy and future is not None:
-                    _keep(each.copy, data)
             except (BackplaneError, FutureTimeout, DescriptionError) as error:
                 copied = self._instead(each, str(error) or f"no answer in {START_S:g} s", is_final=_is_final(error))
                 if copied is None:
                     continue
-                data = copied
-            self._add(each, data)
+                data, future = copied, None
+            self._add(each, data, is_fetched=future is not None)
 
     def _instead(self, settings: ProxySettings, problem: str, *, is_final: bool) -> bytes | None:
         """The copy of a description that cannot be read; None: there is none. `is_final`: it will not be there later either."""
@@ -129,14 +127,16 @@ class ConsumedThings(Component):
         log.error("proxy of %s: %s", settings.description, problem)
         return copied
 
-    def _add(self, settings: ProxySettings, data: bytes) -> None:
-        """Add a thing, unless its description is wrong."""
+    def _add(self, settings: ProxySettings, data: bytes, *, is_fetched: bool) -> None:
+        """Add a thing, unless its description is wrong. `is_fetched`: by its URL, so that a copy is to be kept."""
         try:
             description = _description(settings, data)
+            if is_fetched and settings.copy:
+                _keep(settings.copy, data)
             if any(each.key == description.id for each in self.objects):
                 raise DescriptionError(f"another proxy here has the id {description.id}")
             kind, binding = class_of(description), self._binding(settings, description.security)
-        except ValueError as error:  # errors of descriptions, and of declarations
+        except (DescriptionError, DeclarationError) as error:
             log.error("proxy of %s: it is left out: %s", settings.description, error)
             return
         for each in description.left_out:

@@ -178,7 +178,7 @@ def test_addresses_of_this_host_and_its_link_are_near(address: str) -> None:
     assert is_near(address)
 
 
-@pytest.mark.parametrize("address", ["10.0.0.1", "192.168.1.7", "93.184.216.34", "2606:2800::1"])
+@pytest.mark.parametrize("address", ["10.0.0.1", "::ffff:10.0.0.1", "192.168.1.7", "93.184.216.34", "2606:2800::1"])
 def test_other_addresses_are_not(address: str) -> None:
     """Devices are in private networks."""
     assert not is_near(address)

@@ -201,3 +201,26 @@ def test_what_is_wrong_with_it_is_logged_once(caplog: pytest.LogCaptureFixture) 
         "urn:dev:pump cannot be used: gone", "urn:dev:pump can be used again",
     ]  # fmt: skip
     assert issubclass(type(garden.pump), ConsumedThing)
+
+
+def test_any_name_of_an_affordance_will_do() -> None:
+    """Those of attributes of objects, and of the language, are no exception: the thing was named by others."""
+    names = (
+        "key",
+        "call",
+        "lends",
+        "place",
+        "title",
+        "publish",
+        "after",
+        "state",
+        "add",
+        "request",
+        "class",
+        "a-b.c",
+        "set_key",
+    )
+    forms = {"forms": [{"href": "x"}]}
+    said = TD | {"properties": dict.fromkeys(names, forms), "actions": {"from": forms}, "events": {"key": forms | {}}}
+    kind = class_of(description_from(msgspec.json.encode(said), "https://garden.example/", ()))
+    assert list(kind.__model__["properties"]) == [*names] and list(kind.__model__["actions"]) == ["from"]
