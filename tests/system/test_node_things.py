@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from appbackplane.runtime.permissions.permission_file import Permissions, change
@@ -199,6 +200,30 @@ def test_a_permission_that_is_given_here_holds_there_until_it_is_revoked(pair: P
     assert ada.ask("DELETE", f"/permissions/{given.body['id']}").status == 204
     wait_until(lambda: ben.ask("GET", HALL).status == 404, "Ben still reads")
     wait_until(lambda: guest.ask("GET", HALL).status == 401, "the guest still reads")
+
+
+def test_sharing_tells_nobody_what_there_is(ben: Web) -> None:
+    """A thing of which Ben may not know reads as one that does not exist."""
+    for other in ([], ["urn:none"]):
+        hidden, missing = (
+            ben.ask("POST", "/permissions", {"who": "cid", "things": [id, *other], "access": ["read"]})
+            for id in ("urn:dev:lamp-1", "urn:dev:lamp-9")
+        )
+        assert hidden.status == missing.status == 403
+        assert json.dumps(hidden.body).replace("lamp-1", "lamp-9") == json.dumps(missing.body)
+
+
+def test_a_permission_of_this_node_is_revoked_whatever_another_says(pair: Pair, ada: Web) -> None:
+    """It may have one of the same id."""
+    given = ada.ask("POST", "/permissions", {"who": "ben", "things": ["urn:own"], "access": ["read"]})
+    id = given.body["id"]
+    pair.permit(msgspec.structs.replace(bens("read"), id=id))
+
+    def nodes() -> list[str]:
+        return [each.get("node", "") for each in ada.ask("GET", "/permissions").body if each["id"] == id]
+
+    wait_until(lambda: nodes() == ["", "b"], "the permission of b is not known")
+    assert ada.ask("DELETE", f"/permissions/{id}").status == 204 and nodes() == ["b"]
 
 
 def test_nobody_else_speaks_for_users(pair: Pair) -> None:

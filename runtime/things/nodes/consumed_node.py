@@ -73,7 +73,7 @@ class ConsumedNode:
 
     def has_given(self, id: str) -> bool:
         """Whether the node has a permission or a link of this id."""
-        return any(each.id == id or each.who == f"{LINK}{id}" for each in self.contents.permissions)
+        return self.contents.has(id)
 
     def _take_permissions(self, said: NodePermissions) -> None:
         self.contents, self._operators = said.contents, frozenset(said.operators)

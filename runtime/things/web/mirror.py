@@ -224,6 +224,12 @@ class Mirror:
                 history.add(None)
         self.feed.lost(_now_us())
 
+    def take_of(self, node: ConsumedNode, body: Mapping[str, Any]) -> None:
+        """Take a notification that a node tells: of its own things alone, as they are served here."""
+        entry = self.catalogue.things.get(body["thing"])
+        if entry is not None and entry.node == node.name:
+            self.take(body)
+
     def take(self, body: Mapping[str, Any]) -> None:
         """Take a notification of a thing."""
         try:

@@ -74,7 +74,7 @@ class NodeWatch:
         if news.is_gap or was_lost:
             self._mirror.lose_messages_of(node)
         for each in messages:
-            self._mirror.take(each)
+            self._mirror.take_of(node, each)
 
     def _fail(self, node: ConsumedNode, error: Exception) -> None:
         problem = str(error)

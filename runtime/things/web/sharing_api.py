@@ -70,7 +70,7 @@ class SharingApi:
         if asked.who == LINK:
             token = secrets.token_urlsafe(TOKEN_BYTES)
             digest = hashlib.sha256(token.encode()).hexdigest()
-        node = self._node_of(asked)
+        node = self._node_of(asked, principal)
         if node is not None:
             asked.things = tuple(self._mirror.catalogue.things[thing].home_id for thing in asked.things)
             arguments = {"request": msgspec.to_builtins(asked), "id": id, "digest": digest}
@@ -90,7 +90,9 @@ class SharingApi:
         """End a permission or a link, and all that was handed on by it."""
         self._expect_permissions()
         id, principal = request.match_info["permission"], request["principal"]
-        node = next((each for each in self._access.nodes.values() if each.has_given(id)), None)
+        contents = self._access.contents()
+        is_own = contents is not None and contents.has(id)
+        node = None if is_own else next((each for each in self._access.nodes.values() if each.has_given(id)), None)
         if node is not None:
             await self._ask(node, "revoke", principal, {"id": id})
         else:
@@ -99,10 +101,13 @@ class SharingApi:
             self._access.look_again()
         return web.Response(status=204)
 
-    def _node_of(self, asked: SharingRequest) -> ConsumedNode | None:
-        """The node that decides about these things; None: this one. Raises `InvalidArgument` if there are several."""
-        things = self._mirror.catalogue.things
-        names = {things[id].node if id in things else "" for id in asked.things}
+    def _node_of(self, asked: SharingRequest, principal: str) -> ConsumedNode | None:
+        """The node that decides about these things; None: this one. Raises `InvalidArgument` if there are several.
+
+        A thing that the user may not know of counts as one that does not exist.
+        """
+        found = [self._mirror.catalogue.things.get(id) for id in asked.things]
+        names = {each.node if each is not None and self._access.permits(principal, each) else "" for each in found}
         if len(names) > 1:
             raise InvalidArgument("things of several nodes: each node decides about its own, so share them one by one")
         return self._access.nodes.get(names.pop() if names else "")

@@ -10,6 +10,7 @@ import pytest
 
 from appbackplane.runtime.things.nodes.consumed_node import ConsumedNode
 from appbackplane.runtime.things.nodes.news import ExposedListing, ExposedThing, KnownNews, NodeNews
+from appbackplane.runtime.things.web.access import Access
 from appbackplane.runtime.things.web.mirror import Mirror
 from appbackplane.runtime.things.web.node_watch import NodeWatch
 from appbackplane.transport.async_client import AsyncClient
@@ -47,7 +48,7 @@ class Node:
         """Some are missing."""
         self.did.append("lost")
 
-    def take(self, body: dict[str, Any]) -> None:
+    def take_of(self, node: ConsumedNode, body: dict[str, Any]) -> None:
         """One has come."""
         self.did.append(f"took {body['thing']}")
 
@@ -103,3 +104,27 @@ def test_a_node_without_the_component_is_told_the_remedy(caplog: pytest.LogCaptu
     assert "appbackplane.runtime.things.nodes:ExposedThings" in node.problem
     node, there = watched({"known": 7}, news(4, listing=LISTING))
     assert there.did == ["things 1", "lost"] and node.problem == ""
+
+
+def test_a_node_speaks_of_its_own_things_alone() -> None:
+    """Whoever observes a thing of this system, or of a third node, hears nothing that it says."""
+
+    async def main() -> list[int]:
+        mirror, b, c = Mirror(cast(AsyncClient, None), Access(None, lambda: 0.0)), ConsumedNode("b"), ConsumedNode("c")
+        b.take(news(1, listing=LISTING))
+        mirror.take_things_of(b)
+        histories = [mirror.history(id, "events", "leak") for id in ("urn:dev:lamp", "urn:dev:own")]
+        for node in (b, c):
+            for id in ("urn:dev:lamp", "urn:dev:own"):
+                said = {
+                    "thing": id,
+                    "process": "p",
+                    "kind": "event",
+                    "name": "leak",
+                    "data": node.name,
+                    "is_known": True,
+                }
+                mirror.take_of(node, said)
+        return [history.last for history in histories]
+
+    assert asyncio.run(main()) == [1, 0]
