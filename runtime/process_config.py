@@ -59,6 +59,8 @@ class PermissionPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     file: str
     audit: str
     operators: tuple[str, ...] = ()
+    #: Nodes, by the names of their keys, that say on whose behalf they call.
+    nodes: tuple[str, ...] = ()
 
 
 class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -209,10 +209,13 @@ def cast(spec: CallSpec) -> Envelope:
 
 
 def forwarded(asked: Envelope, id: int, route: str, deadline: int | None) -> Envelope:
-    """The CALL or CAST `asked` as sent to another node: without the chain, whose objects are unknown there."""
+    """The CALL or CAST `asked` as sent to another node: without the chain, whose objects are unknown there.
+
+    The other node decides whether it believes the principal (runtime/peers/inward.py).
+    """
     return Envelope(
         asked.kind, id, asked.priority, route, asked.key, deadline, asked.trace, asked.body, None, asked.idempotency_key,
-        window=asked.window, streamed=asked.streamed,
+        principal=asked.principal, window=asked.window, streamed=asked.streamed,
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ a chain lets a call in ahead of a queue. A cycle over nodes ends by its deadline
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, NamedTuple, Protocol
 
 from appbackplane.transport.addressing import OF_NODE, RESERVED
@@ -48,6 +48,7 @@ from appbackplane.transport.security.ring import Holder
 
 from ..execution.services.monitors import NODE_WATCH
 from ..observation.span_ids import traceparent_of
+from ..permissions.table import is_of_host
 from .outward import is_bulk_at
 
 #: Calls that one key may have outstanding here, by all its connections together. A session is made for these and the 4,096
@@ -154,8 +155,13 @@ class System(Protocol):
 class Inward:
     """Calls of other nodes outstanding here."""
 
-    def __init__(self, session: System, say: Callable[[str, Envelope, bool], bool]) -> None:
-        """`say`: sends an answer to a node, by its name, as bulk or not; False: it was replaced, or lost (answers.py)."""
+    def __init__(
+        self, session: System, say: Callable[[str, Envelope, bool], bool], believed: Collection[str] = ()
+    ) -> None:
+        """`say`: sends an answer to a node, by its name, as bulk or not; False: it was replaced, or lost (answers.py).
+        `believed`: names of the keys whose nodes say on whose behalf they call.
+        """
+        self._believed = frozenset(believed)
         self._session = session
         self._say = say
         self._likeness = Likeness()
@@ -210,7 +216,7 @@ class Inward:
         elif kind == CAST:
             try:
                 self._check(holder, envelope.route or "", now_ns, is_cast=True)
-                self._session.cast(_spec_of(envelope, 0, holder), now_ns)
+                self._session.cast(self._spec_of(envelope, 0, holder), now_ns)
             except BackplaneError:
                 self.refused_casts_count += 1
         elif kind >= FORWARD:
@@ -304,7 +310,7 @@ class Inward:
                 retry_after=0.1,
             )
         left_ns = TIMEOUT_DEFAULT_NS if envelope.deadline is None else min(max(0, envelope.deadline), TIMEOUT_MAX_NS)
-        id = self._session.call(asked, _spec_of(envelope, now_ns + left_ns, holder), now_ns)
+        id = self._session.call(asked, self._spec_of(envelope, now_ns + left_ns, holder), now_ns)
         unread: UnreadItems | None = None
         if envelope.streamed is not None:
             window = envelope.body.get(envelope.streamed)
@@ -375,18 +381,21 @@ class Inward:
             is_told = EXPORTED in holder.routes.patterns and not is_cast
             raise UnknownRoute(route, self._likeness.nearest(route, self._exported, now_ns) if is_told else None)
 
-
-def _spec_of(envelope: Envelope, ends_ns: int, holder: Holder) -> CallSpec:
-    """The request of another node. Its principal stays there: this node does not know who may speak for whom."""
-    return CallSpec(
-        envelope.route or "",
-        envelope.body,
-        key=envelope.key,
-        priority=envelope.priority,
-        ends_ns=ends_ns,
-        trace=traceparent_of(envelope.trace),
-        idempotency_key=envelope.idempotency_key,
-        source=f"node:{holder.user_id}",
-        window=None if envelope.window is None else min(envelope.window, WINDOW_MAX),
-        streamed=envelope.streamed,
-    )
+    def _spec_of(self, envelope: Envelope, ends_ns: int, holder: Holder) -> CallSpec:
+        """The request of another node. Its principal is believed if `[permissions] nodes` names its key; else the node calls
+        for itself. A principal that is about the other host, such as its clients, is none here.
+        """
+        principal = envelope.principal if holder.name in self._believed else None
+        return CallSpec(
+            envelope.route or "",
+            envelope.body,
+            key=envelope.key,
+            priority=envelope.priority,
+            ends_ns=ends_ns,
+            trace=traceparent_of(envelope.trace),
+            idempotency_key=envelope.idempotency_key,
+            source=f"node:{holder.user_id}",
+            principal=None if principal is None or is_of_host(principal) else principal,
+            window=None if envelope.window is None else min(envelope.window, WINDOW_MAX),
+            streamed=envelope.streamed,
+        )

@@ -73,6 +73,7 @@ class Node(Component):
         self._endpoint = NodeEndpoint(
             node, lines, link, session, self._peers, now_ns=host.now_ns, deliver=host.node.send, look_for=host.node.look_for,
             patterns=host.node.client_patterns,
+            believed=() if platform.permissions is None else platform.permissions.nodes,
         )  # fmt: skip
         host.node.take_foreign(self._endpoint.ask, self._endpoint.gone)
         self._endpoint.start()

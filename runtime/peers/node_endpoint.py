@@ -15,7 +15,7 @@ import random
 import select
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from appbackplane.transport import codec
@@ -101,10 +101,11 @@ class NodeEndpoint:
         deliver: Callable[[Packed], None],
         look_for: Callable[[Iterable[bytes]], None],
         patterns: Callable[[], frozenset[str]],
+        believed: Collection[str] = (),
     ) -> None:
         """`seeds`: the first addresses, each with the name of the key there. `deliver`: has the backplane send packed replies
         to peers of its own link. `look_for`: has it check whether they still exist; it reports the others by `gone`.
-        `patterns`: the topics to which clients have subscribed at that backplane.
+        `patterns`: the topics to which clients have subscribed at that backplane. `believed`: as in inward.py.
         """
         self.node = node
         self._lines, self._link, self._session = lines, link, session
@@ -113,7 +114,7 @@ class NodeEndpoint:
         visitors = lines.visitors
         self._answers = Answers(self._address_of, lines, self._breaks, deliver=deliver, say_to_client=visitors.say)
         self._outward = Outward(node, random.getrandbits(40), self._say, self._answers.to_process, self._stands_to)
-        self._inward = Inward(session, self._answers.to_node)
+        self._inward = Inward(session, self._answers.to_node, believed)
         self._topics = Topics(
             node, session, hearers=Hearers(visitors.holder, visitors.tell), patterns=patterns, holder_of=lines.holder,
             say=lambda address, packed, is_bulk: lines.say(address, packed, is_bulk=is_bulk),

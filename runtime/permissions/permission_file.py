@@ -19,7 +19,7 @@ import msgspec
 
 from appbackplane.transport.errors import CallerError, FailedPrecondition, Status
 
-from .table import PERMISSIONS_MAX, ClaimedGroups, Permission, PermissionTable
+from .table import LINK, PERMISSIONS_MAX, ClaimedGroups, Permission, PermissionTable
 
 #: A look costs 2 us; a tenth of the second within which a revocation holds.
 LOOK_AGAIN_S: Final = 0.1
@@ -74,6 +74,10 @@ class Permissions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
             if problem is not None:
                 raise ValueError(f"permission {each.id!r}: {problem}")
             seen.add(each.id)
+
+    def has(self, id: str) -> bool:
+        """Whether there is a permission or a guest link of this id."""
+        return any(each.id == id or each.who == f"{LINK}{id}" for each in self.permissions)
 
     def link_of(self, digest: str, now_s: float) -> GuestLink | None:
         """The link whose token has this digest, if it has not expired."""

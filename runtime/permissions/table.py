@@ -48,6 +48,11 @@ def is_reserved(user: str) -> bool:
     return user in (LOCAL_USER, "anonymous") or user.startswith(_RESERVED_PREFIXES)
 
 
+def is_of_host(principal: str) -> bool:
+    """Whether a principal means something on its own host alone: its clients, its processes, and the nodes that it knows."""
+    return principal in ("", LOCAL_USER) or principal.startswith(("backplane:", "client:", GROUP, "node:"))
+
+
 class Permission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One permission.
 

@@ -21,6 +21,8 @@ class PermissionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     file: str = "permissions.json"
     #: "local": programs of this host that connect as clients, such as the command line.
     operators: tuple[str, ...] = (LOCAL_USER,)
+    #: Names of keys: their nodes say on whose behalf they call.
+    nodes: tuple[str, ...] = ()
 
 
 def read(reader: Reader, table: Mapping[str, Any], folder: Path) -> PermissionPolicy | None:
@@ -33,5 +35,10 @@ def read(reader: Reader, table: Mapping[str, Any], folder: Path) -> PermissionPo
     for index, operator in enumerate(settings.operators):
         if not operator:
             reader.say(("permissions", f"operators[{index}]"), f'expected a principal, such as "{LOCAL_USER}", got ""')
+    for index, node in enumerate(settings.nodes):
+        if not node:
+            reader.say(
+                ("permissions", f"nodes[{index}]"), 'expected the name of a trusted key, such as "berlin", got ""'
+            )
     path = str(folder / Path(settings.file))
-    return PermissionPolicy(file=path, audit=f"{path}.audit", operators=settings.operators)
+    return PermissionPolicy(file=path, audit=f"{path}.audit", operators=settings.operators, nodes=settings.nodes)

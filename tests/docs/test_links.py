@@ -86,6 +86,7 @@ def test_pages_import_only_what_is_public() -> None:
         "appbackplane.runtime.dispatcher.sources.sockets",
     }
     public |= {"appbackplane.runtime.requests", "appbackplane.runtime.things", "appbackplane.runtime.things.mashups"}
+    public.add("appbackplane.runtime.things.proxies")
     public |= {"appbackplane.spark.replay", "appbackplane.spark.advice"}
     public |= {f"appbackplane.spark.{name}" for name in ("compaction", "datasource", "frames", "session")}
     public |= {"appbackplane.spark.jobs.operation_statistics"}

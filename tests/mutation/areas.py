@@ -17,6 +17,7 @@ from tests.mutation import (
     overload,
     permissions,
     policies,
+    proxies,
     restarts,
     rfid,
     scheduling,
@@ -48,5 +49,6 @@ AREAS: dict[str, tuple[Mutation, ...]] = {
     "dataflow": dataflow.MUTATIONS,
     "policies": policies.MUTATIONS,
     "flows": flows.MUTATIONS,
+    "proxies": proxies.MUTATIONS,
 }
 MUTATIONS = tuple(mutation for table in AREAS.values() for mutation in table)

@@ -147,6 +147,8 @@ class Intake:
                     f"{name}: it is served by another node, to which operands do not travel: send values"
                 )
             if self._remote.take is not None and peer is not LOCAL:
+                if envelope.principal is not None and not self._sources.may_say(peer):
+                    envelope.principal = None
                 return self._remote.take(peer, envelope, now_ns)
             if OF_NODE in name and peer is not LOCAL:  # only the node's backplane is asked for these
                 raise Unavailable(f"{name}: the endpoint of this node has not started yet", retry_after=0.1)

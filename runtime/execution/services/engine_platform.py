@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from appbackplane.transport.directory import Directory
+
 from ...objects.action import Action, ParkableAction
 from ...objects.app_object import AppObject
 from ...objects.component import Component
@@ -200,6 +202,11 @@ class EnginePlatform:
     def unix_ns(self) -> int:
         """Unix time in ns, for times of day; it may go backwards. Use `now_ns` for everything else."""
         return self.now_ns() + self._engine.clock.unix_offset_ns()
+
+    @property
+    def directory(self) -> Directory:
+        """The routing table of the system, as this backplane knows it."""
+        return self._routing.directory
 
     def report(self, action: Action, error: BaseException) -> None:
         """Log a failure inside an action of which the caller learns nothing, or only a part."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from appbackplane.transport.errors import BackplaneError, NotFound
@@ -13,6 +14,7 @@ from ...permissions.audit import AuditLog
 from ...permissions.permission_file import GuestLink, PermissionFile, Permissions
 from ...process_config import PermissionPolicy
 from ..catalogue import CatalogueEntry
+from ..nodes.consumed_node import ConsumedNode
 from .history import History
 
 #: The kinds of access to each group of affordances.
@@ -22,8 +24,15 @@ KINDS_OF: Final = {"properties": ("read", "write", "observe"), "actions": ("invo
 class Access:
     """The permissions, as one gateway sees them. Without a policy every user may use all."""
 
-    def __init__(self, policy: PermissionPolicy | None, unix_s: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        policy: PermissionPolicy | None,
+        unix_s: Callable[[], float],
+        nodes: Mapping[str, ConsumedNode] = MappingProxyType({}),
+    ) -> None:
+        """`nodes`: other nodes, by name, which decide about their own things."""
         self.policy = policy
+        self.nodes = nodes
         self.unix_s = unix_s
         self._file = None if policy is None else PermissionFile(policy.file, policy.operators)
         self._control: AccessControl | None = None
@@ -48,16 +57,17 @@ class Access:
 
     @property
     def is_limited(self) -> bool:
-        """Whether users need permissions."""
-        return self._control is not None
+        """Whether users may need permissions."""
+        return self._control is not None or bool(self.nodes)
 
     @property
     def version(self) -> int:
-        """Another number after each change of the permissions."""
-        if self._file is None:
-            return 0
-        self._file.table(self.unix_s())
-        return self._file.version
+        """Another number after each change of the permissions, those of other nodes included."""
+        version = sum(each.permissions_count for each in self.nodes.values())
+        if self._file is not None:
+            self._file.table(self.unix_s())
+            version += self._file.version
+        return version
 
     def floor_of(self, principal: str, history: History) -> int:
         """The number of the newest message that a user must not get by continuing: they may not have had the permission then.
@@ -68,7 +78,8 @@ class Access:
         version = self.version
         if history.permissions_version != version:
             history.permissions_version, history.floor = version, history.last
-        return 0 if self.is_operator(principal) else history.floor
+        may_use_all = self.is_operator(principal) and all(each.is_operator(principal) for each in self.nodes.values())
+        return 0 if may_use_all else history.floor
 
     def look_again(self) -> None:
         """The file has just been changed here: do not wait for the next look at it."""
@@ -84,8 +95,12 @@ class Access:
 
     def link_of(self, digest: str) -> GuestLink | None:
         """The guest link whose token has this SHA-256, in hexadecimal digits."""
-        contents = self.contents()
-        return None if contents is None else contents.link_of(digest, self.unix_s())
+        now_s, contents = self.unix_s(), self.contents()
+        found = None if contents is None else contents.link_of(digest, now_s)
+        if found is None:
+            links = (each.link_of(digest, now_s) for each in self.nodes.values())
+            found = next((link for link in links if link is not None), None)
+        return found
 
     def is_operator(self, principal: str) -> bool:
         """Whether a user may do everything."""
@@ -93,6 +108,8 @@ class Access:
 
     def permits(self, principal: str, entry: CatalogueEntry, kind: str = "", name: str = "") -> bool:
         """Whether a user may use an affordance; without a `kind`: any of the thing, and so may know of it."""
+        if entry.node:
+            return self.nodes[entry.node].permits(principal, entry, kind, name, self.unix_s())
         return self._control is None or self._control.permits(principal, entry.id, entry.types, kind, name)
 
     def permits_id(self, principal: str, id: str, types: tuple[str, ...]) -> bool:

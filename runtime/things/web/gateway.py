@@ -19,6 +19,7 @@ from ...objects.operation import operation
 from ...permissions.audit import AuditLog
 from ...permissions.table import is_reserved
 from ..directory.registration_file import RegistrationFile, registration_path
+from ..nodes.consumed_node import ConsumedNode
 from .openid_settings import openid_settings
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Gateway(Component):
     tokens: name of each user to the SHA-256 of their bearer token, in hexadecimal digits. anonymous: serve requests without a
     token, with the principal "anonymous". A request with an unknown token gets 401, and so does one without a token otherwise.
     openid: the provider that signs users in (openid_settings.py). basic: tokens are accepted as passwords, too.
+    nodes: the other nodes whose things are served, too.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Gateway(Component):
         origins: Sequence[str] = (),
         openid: Mapping[str, Any] | None = None,
         basic: bool = False,
+        nodes: Sequence[str] = (),
     ) -> None:
         if base and not (base.startswith(("http://", "https://")) and base.endswith("/")):
             raise ValueError(f"base = {base!r}: expected an address with a slash at its end: https://things.example/")
@@ -103,6 +106,7 @@ class Gateway(Component):
         self._origins = checked_origins(origins)
         self._tokens = _by_digest(tokens or {})
         self._anonymous = anonymous
+        self._nodes = _names(nodes)
         self._openid = None if openid is None else openid_settings(openid, os.environ)
         self._socket: socket.socket | None = None
         self._thread: ServerThread | None = None
@@ -145,7 +149,9 @@ class Gateway(Component):
             announcement = Announcement(self._base, instance_of(Path(platform.run_dir).name, socket.gethostname()))
         if self._tls is not None:
             log.info("%s: the certificate's SHA-256 fingerprint is %s", self.address(), self._tls.fingerprint)
-        access = Access(platform.permissions, lambda: platform.unix_ns() / 1e9)
+        access = Access(
+            platform.permissions, lambda: platform.unix_ns() / 1e9, {name: ConsumedNode(name) for name in self._nodes}
+        )
         limit = AttemptLimit(lambda: platform.unix_ns() / 1e9, is_proxied=bool(self._base))
         own = urlsplit(self._base)
         authentication = Authentication(
@@ -243,6 +249,12 @@ def _check_reach(listen: str, host: str, port: int, *, has_tls: bool, is_insecur
         raise ValueError(
             f"listen = {listen!r}: anonymous = true would serve whoever reaches this host: give each user a token"
         )
+
+
+def _names(nodes: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(nodes, str) or not all(isinstance(each, str) and each for each in nodes):
+        raise ValueError(f'nodes = {nodes!r}: expected a list of the names of nodes: ["berlin"]')
+    return tuple(dict.fromkeys(nodes))
 
 
 def _by_digest(tokens: Mapping[str, str]) -> dict[str, str]:

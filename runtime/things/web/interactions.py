@@ -13,13 +13,13 @@ import msgspec
 from aiohttp import hdrs, web
 
 from appbackplane.transport import call_checks
-from appbackplane.transport.errors import BackplaneError, InvalidArgument, NotFound
+from appbackplane.transport.errors import BackplaneError, InvalidArgument, NotFound, UnknownRoute
 
 from ..catalogue import CatalogueEntry
 from .conditional import etag_of, is_met, tagged
 from .forms import JSON, path_of
 from .invocations import Invocation, Invocations
-from .mirror import Mirror, asked
+from .mirror import Mirror, asked, unreachable
 from .parsing import NOTHING, from_json, json_of, priority_of, timeout_s_of
 from .shared_reads import SharedReads
 
@@ -64,7 +64,7 @@ class Interactions:
         priority, timeout_s = priority_of(request), timeout_s_of(request)
 
         async def call() -> bytes:
-            return _encode(await self._call(request, entry, name, {}, timeout_s=timeout_s))
+            return _encode(await self._call(request, entry, "read", name, {}, timeout_s=timeout_s))
 
         key = entry.id, entry.generation, name, request["principal"], priority, timeout_s
         return await self._reads.read(key, call)
@@ -122,7 +122,7 @@ class Interactions:
 
     async def _write(self, request: web.Request, entry: CatalogueEntry, name: str, value: Any) -> None:
         schemas = {"value": entry.model["properties"][name]}
-        await self._call(request, entry, entry.setters[name], {"value": value}, schemas)
+        await self._call(request, entry, "write", name, {"value": value}, schemas)
 
     async def invoke(self, request: web.Request) -> web.Response:
         entry, name = await asked(self._mirror, request, "actions", "invoke")
@@ -134,7 +134,7 @@ class Interactions:
             raise InvalidArgument("expected the input of the action as a JSON object in the body")
         schemas = said.get("input", {}).get("properties", {})
         if said["synchronous"]:
-            result = await self._call(request, entry, name, arguments, schemas)
+            result = await self._call(request, entry, "invoke", name, arguments, schemas)
             if "output" not in said:
                 return web.Response(status=204)
             return web.Response(body=_encode(result), content_type=JSON)
@@ -145,7 +145,7 @@ class Interactions:
             if parameter not in arguments:
                 raise InvalidArgument(f"action {name!r} needs the parameter {parameter!r}")
         path = _action_path(entry.id, name)
-        call = self._call(request, entry, name, arguments, schemas, timeout_s=call_checks.TIMEOUT_MAX_S)
+        call = self._call(request, entry, "invoke", name, arguments, schemas, timeout_s=call_checks.TIMEOUT_MAX_S)
         begun = self._invocations.begin(path, request["principal"], call)
         return web.Response(
             status=201, body=_encode(begun.status()), content_type=JSON, headers={hdrs.LOCATION: begun.href}
@@ -191,20 +191,29 @@ class Interactions:
         self,
         request: web.Request,
         entry: CatalogueEntry,
-        operation: str,
+        kind: str,
+        name: str,
         arguments: dict[str, Any],
         schemas: Mapping[str, Any] | None = None,
         timeout_s: float | None = None,
     ) -> Any:
-        for name, schema in (schemas or {}).items():
-            if name in arguments:
-                arguments[name] = from_json(arguments[name], schema, name)
+        for argument, schema in (schemas or {}).items():
+            if argument in arguments:
+                arguments[argument] = from_json(arguments[argument], schema, argument)
         timeout_s = timeout_s_of(request) if timeout_s is None else timeout_s
-        spec = call_checks.asked(
-            f"{entry.component}.{operation}", entry.key, priority_of(request), timeout_s, arguments, {}, None, False
-        )
-        spec.principal = request["principal"]
-        return await self._mirror.client.request(spec)
+        operation = entry.setters[name] if kind == "write" else name
+        route, key, node = f"{entry.component}.{operation}", entry.key, self._mirror.access.nodes.get(entry.node)
+        if node is not None:  # which calls the operation itself (nodes/exposed_things.py)
+            route, key = f"{node.name}/exposed.use", None
+            arguments = {"thing": entry.home_id, "kind": kind, "name": name, "arguments": arguments}
+        spec = call_checks.asked(route, key, priority_of(request), timeout_s, arguments, {}, None, False)
+        spec.principal = request["principal"] if node is None else node.principal_there(request["principal"])
+        try:
+            return await self._mirror.client.request(spec)
+        except UnknownRoute as error:
+            if node is None:
+                raise
+            raise unreachable(node.name, error.message) from None
 
 
 def _action_path(id: str, name: str) -> str:

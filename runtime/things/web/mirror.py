@@ -20,6 +20,7 @@ from appbackplane.transport.errors import BackplaneError, NotFound, Unavailable
 
 from ...permissions.thing_ids import NOTIFICATIONS
 from ..catalogue import Catalogue, CatalogueEntry
+from ..nodes.consumed_node import ConsumedNode
 from .access import Access
 from .cache import PropertyCache
 from .history import History
@@ -90,7 +91,8 @@ class Mirror:
         """
         found = self._visible(id, principal)
         directory = self.client.known_directory
-        if found is not None and directory is not None and self.catalogue.is_current(found, directory):
+        is_known = found is not None and directory is not None and self.catalogue.is_current(found, directory)
+        if found is not None and is_known and not found.node:
             return found
         await self.refresh(is_thorough=False)
         if self._visible(id, principal) is None:
@@ -99,6 +101,9 @@ class Mirror:
         if found is None:
             self.access.refused(principal, id, kind, name)
             raise unknown_thing(id)
+        problem = self.access.nodes[found.node].problem if found.node else ""
+        if problem:
+            raise unreachable(found.node, problem)
         if not self.catalogue.is_current(found, await self.client.directory()):
             raise Unavailable(f"backplane {found.backplane} of this thing is starting again", retry_after=WATCH_S)
         return found
@@ -124,6 +129,15 @@ class Mirror:
                 self._listing = None
         for entry in self.catalogue.things.values():
             await self.ask_for_values(entry)
+        self._forget_others()
+
+    def take_things_of(self, node: ConsumedNode) -> None:
+        """Another node has other things than before."""
+        self.catalogue.take_elsewhere(node.name, node.things)
+        self._forget_others()
+
+    def _forget_others(self) -> None:
+        """End the streams of things that are gone."""
         for (id, kind, name), history in [*self._histories.items()]:
             if id not in self.catalogue.things:
                 history.close()
@@ -149,7 +163,11 @@ class Mirror:
     # -- values and messages ------------------------------------------------------------------------------------------
 
     def cached(self, entry: CatalogueEntry, name: str) -> bytes | None:
-        """The last published value of an observable property, as JSON. None: it is not known."""
+        """The last published value of an observable property, as JSON. None: it is not known, as for things of other nodes:
+        the death of their processes is not seen at once here.
+        """
+        if entry.node:
+            return None
         return self._cache.get(entry.id, name, entry.process)
 
     def history(self, id: str, kind: str, name: str) -> History:
@@ -179,7 +197,12 @@ class Mirror:
     async def ask_for_values(self, entry: CatalogueEntry) -> None:
         """Have a new thing publish its observable properties, so that later reads need not wait for its actions."""
         is_observed = any(said.get("observable") for said in entry.model.get("properties", {}).values())
-        if is_observed and not entry.is_replicated and self._cache.is_to_ask(entry.id, entry.process):
+        if (
+            is_observed
+            and not entry.is_replicated
+            and not entry.node
+            and self._cache.is_to_ask(entry.id, entry.process)
+        ):
             try:
                 await self.client.cast(f"{entry.component}.notify_all", key=entry.key)
             except BackplaneError:  # it is asked again with the next read
@@ -193,7 +216,7 @@ class Mirror:
                     async for message in subscription:
                         if message.lost:
                             self._lost(message.lost)
-                        self._take(message.body)
+                        self.take(message.body)
             except BackplaneError as error:
                 log.warning("notifications of things are not heard: %s", error)
             self._lost(0)
@@ -209,7 +232,23 @@ class Mirror:
         for feed in (self.feed, *self._thing_feeds.values()):
             feed.lost(_now_us())
 
-    def _take(self, body: Mapping[str, Any]) -> None:
+    def lose_messages_of(self, node: ConsumedNode) -> None:
+        """Messages of a node's things may be missing, and subscribers learn it."""
+        things = {id for id, entry in self.catalogue.things.items() if entry.node == node.name}
+        for (id, _, _), history in self._histories.items():
+            if id in things:
+                history.add(None)
+        for feed in (self.feed, *(each for (id, _), each in self._thing_feeds.items() if id in things)):
+            feed.lost(_now_us())
+
+    def take_of(self, node: ConsumedNode, body: Mapping[str, Any]) -> None:
+        """Take a notification that a node tells: of its own things alone, as they are served here."""
+        entry = self.catalogue.things.get(body["thing"])
+        if entry is not None and entry.node == node.name:
+            self.take(body)
+
+    def take(self, body: Mapping[str, Any]) -> None:
+        """Take a notification of a thing."""
         try:
             id, kind, name, process = body["thing"], body["kind"], body["name"], body["process"]
             is_known, data = body["is_known"], _encode(body["data"])
@@ -263,3 +302,8 @@ def expect_permitted(access: Access, principal: str, entry: CatalogueEntry, grou
 def unknown_thing(id: str) -> NotFound:
     """The error for an id that is unknown, or hidden from the user."""
     return NotFound(f"no thing {id!r}: GET /things lists all")
+
+
+def unreachable(node: str, problem: str) -> Unavailable:
+    """The error for a thing of a node that cannot be reached."""
+    return Unavailable(f"node {node!r} of this thing cannot be reached: {problem}", retry_after=1.0)

@@ -37,6 +37,7 @@ from .interactions import Interactions
 from .listener import HttpListener
 from .live import Live
 from .mirror import Mirror
+from .node_watch import NodeWatch
 from .page_files import Page, is_public
 from .problems import problem, problem_of
 from .sharing_api import SharingApi
@@ -118,7 +119,9 @@ class Server:
             )  # fmt: skip
             # Malformed requests are the client's concern, and a log line with a traceback for each would be a flood.
             logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
-            tasks = [asyncio.create_task(each.run(stopping)) for each in (mirror, directory, self._live)]
+            node_watch = NodeWatch(client, self._access.nodes, mirror)
+            running = (mirror, directory, self._live, node_watch)
+            tasks = [asyncio.create_task(each.run(stopping)) for each in running]
             if self._access.is_limited:
                 tasks += [
                     asyncio.create_task(each.end_revoked(stopping)) for each in (self._streams, self._thing_streams)

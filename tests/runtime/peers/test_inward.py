@@ -101,11 +101,11 @@ class Session:
 class Here:
     """A system that is asked by others."""
 
-    def __init__(self) -> None:
+    def __init__(self, believed: tuple[str, ...] = ()) -> None:
         self.session = Session()
         self.is_full = False
         self.said: list[tuple[str, Envelope, bool]] = []
-        self.inward = Inward(cast(System, self.session), self._say)
+        self.inward = Inward(cast(System, self.session), self._say, believed)
 
     def hear(
         self, id: int = 1, route: str = "calc.add", *, kind: int = CALL, holder: Holder = PEER, **fields: Any
@@ -555,3 +555,28 @@ def test_items_that_are_not_read_are_bounded_for_a_key(here: Here) -> None:
     here.hear(20, body={"rows": 1_000}, streamed="rows")
     here.inward.take("a", 1, PEER, argument_items(20, [1], 0, is_blocked=False, is_last=False), 5 * S, Arrival(9))
     assert here.said == []
+
+
+@pytest.mark.parametrize(
+    ("believed", "said", "principal"),
+    [
+        (("a",), "ben", "ben"),
+        (("a",), "link:7", "link:7"),
+        (("a",), None, None),
+        (("a",), "local", None),
+        (("a",), "", None),
+        (("a",), "group:family", None),
+        (("a",), "node:c/1f2e", None),
+        (("a",), "client:sh/7", None),
+        (("a",), "backplane:web", None),
+        (("b",), "ben", None),
+        ((), "ben", None),
+    ],
+)
+def test_a_node_speaks_for_users_if_its_key_is_believed(
+    believed: tuple[str, ...], said: str | None, principal: str | None
+) -> None:
+    """Never for what has that name on its own host alone: those calls are the node's own."""
+    here = Here(believed)
+    here.hear(principal=said)
+    assert cast(CallSpec, here.session.calls[1]).principal == principal

@@ -42,7 +42,7 @@ class ListedMirror(Mirror):
     def tell(self, thing: str, name: str, data: Any) -> None:
         """A notification of a thing."""
         kind = "event" if name == "burnt_out" else "property"
-        self._take({"thing": thing, "kind": kind, "name": name, "process": "p1", "is_known": True, "data": data})
+        self.take({"thing": thing, "kind": kind, "name": name, "process": "p1", "is_known": True, "data": data})
 
 
 class Rig:

@@ -72,7 +72,7 @@ class KnownMirror(Mirror):
     def tell(self, data: Any) -> None:
         """An event of the thing."""
         said = {"thing": "urn:a", "kind": "event", "name": "burnt_out", "process": "p1", "is_known": True}
-        self._take(said | {"data": data})
+        self.take(said | {"data": data})
 
 
 class Desk:

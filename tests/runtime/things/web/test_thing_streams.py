@@ -77,7 +77,7 @@ class Hall:
     def tell(self, name: str, data: Any) -> None:
         """A message of the thing."""
         said = {"thing": "urn:a", "kind": KIND_OF_NAME[name], "name": name, "process": "p1", "is_known": True}
-        self.mirror._take(said | {"data": data})
+        self.mirror.take(said | {"data": data})
 
 
 def test_each_user_gets_the_messages_that_they_may_observe(tmp_path: Path) -> None:
