@@ -163,6 +163,8 @@ def test_the_node_of_a_thing_decides(pair: Pair, ben: Web) -> None:
     td = ben.ask("GET", LAMP).body
     assert (set(td["properties"]), set(td["actions"]), "events" in td) == ({"brightness"}, {"double"}, False)
     assert ben.ask("PUT", BRIGHTNESS, 5).status == 403
+    change(pair.own_permissions, lambda _: (Permissions(), None))
+    wait_until(lambda: ben.ask("GET", LAMP).status == 200, "this node hides what the other one permits")
     assert [each["id"] for each in ben.ask("GET", "/things").body] == ["urn:dev:lamp-1"]
 
 

@@ -205,13 +205,9 @@ class DirectoryApi:
     def _description(self, request: web.Request, record: Record, queue: str = "") -> Description | None:
         """What the user of a request sees of a thing; None: nothing. `queue`: that of long polling; "": a new one."""
         if isinstance(record, RegisteredThing):
-            whole = record.description()
-        else:
-            own = self._describe_own(request, record.entry, queue or self._new_queue())
-            if own is None:
-                return None
-            whole = enriched(own, record.created_ns, record.modified_ns)
-        return self._visible(request["principal"], whole)
+            return self._visible(request["principal"], record.description())
+        own = self._describe_own(request, record.entry, queue or self._new_queue())
+        return None if own is None else enriched(own, record.created_ns, record.modified_ns)
 
     def _record(self, id: str) -> Record | None:
         return self._own.get(id) or self._registrations.by_id.get(id)

@@ -87,6 +87,7 @@ def test_a_selection_is_what_a_filter_leaves(
         ({"since_ns": str(EPOCH_NS + HOUR_NS), "backplane": "index"}, {("index", 2)}),
     ],
 )
+@pytest.mark.usefixtures("spark")  # which parses the schema
 def test_files_that_hold_nothing_of_it_are_not_read(
     tmp_path: Path, starts: dict[tuple[str, int], list[int]], options: dict[str, str], read: set[tuple[str, int]]
 ) -> None:

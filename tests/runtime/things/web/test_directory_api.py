@@ -126,8 +126,8 @@ def served(
         listed, things.catalogue.things = things.catalogue.things, {}
         directory = DirectoryApi(
             cast(Any, things), file or RegistrationFile(None), "e1", unix_ns=clock, base_of=lambda request: "http://here/",
-            describe=lambda request, entry, queue: description_of(
-                entry.id, entry.model, "http://here/", queue, security="nosec"
+            describe=lambda request, entry, queue: visible(
+                request["principal"], description_of(entry.id, entry.model, "http://here/", queue, security="nosec")
             ),
             security="nosec", visible=visible, may_register=lambda principal: principal != "guest",
             access=access,
