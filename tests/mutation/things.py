@@ -112,7 +112,10 @@ def claim(breaks: str, file: str, text: str, replacement: str) -> Mutation:
 
 MUTATIONS = (
     directory_web(
-        "each user sees all", "directory_api.py", 'return self._visible(request["principal"], whole)', "return whole"
+        "each user sees all",
+        "directory_api.py",
+        'return self._visible(request["principal"], record.description())',
+        "return record.description()",
     ),
     directory_web(
         "what is hidden is replaced",
