@@ -192,7 +192,9 @@ CASE = Case(
     name="things",
     what="property reads over HTTP beside actions of 20 ms; reference: aiohttp with a constant, beside a process that computes",
     requirements=(
-        Requirement("reads/s alone, of the gateway's constant", ours("alone_of_constant_percent"), at_least=80, unit="%"),
+        Requirement(
+            "reads/s alone, of the gateway's constant", ours("alone_of_constant_percent"), at_least=80, unit="%"
+        ),
         Requirement("reads/s, same thing", ours("same_per_s"), at_least=8_000),
         Requirement("p99, same thing", ours("same_p99_ms"), at_most=5, unit="ms"),
         Requirement("reads/s, another thing, not cached", ours("other_per_s"), at_least=4_000),
