@@ -85,8 +85,8 @@ class System:
     # What it does
 
     def connect(self) -> Client:
-        """A client."""
-        return connect(self.run_dir)
+        """A client, however late a busy machine lets the supervisor answer it."""
+        return connect(self.run_dir, timeout=LIMIT_S)
 
     def status(self, *, statistics: bool = False) -> dict[str, Any]:
         """What the supervisor says of it."""
