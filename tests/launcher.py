@@ -30,8 +30,6 @@ import setproctitle
 from appbackplane.supervisor.processes import spawn
 from tests import zygote
 
-#: A command with its environment: Linux takes twice as much in one message.
-MESSAGE_BYTES_MAX = 100_000
 #: What `up`, most verbs and many backplanes import when they run; `__main__` would be the command line at once.
 PACKAGES = ("appbackplane.supervisor.commands", "appbackplane.supervisor.configuration")
 LATE = (
@@ -79,7 +77,7 @@ def serve(asked: socket.socket) -> None:
     gc.freeze()
     assert len(os.listdir("/proc/self/task")) == 1, "a fork has one thread: no other may hold a lock"
     while True:
-        data, fds, _, _ = socket.recv_fds(asked, MESSAGE_BYTES_MAX, 3)
+        data, fds, _, _ = socket.recv_fds(asked, zygote.MESSAGE_BYTES_MAX, 3)
         if not data:
             return
         message = json.loads(data)
