@@ -1,7 +1,7 @@
 """Directory API: the requests for Thing Descriptions, those of this system's things and registered ones (W3C WoT Discovery).
 
-Both stand in one list by id. Things of this system are read only here: their descriptions are derived. Each description passes
-`visible` before a user lists, finds or is told of it.
+Both stand in one list by id. Things of this system are read only here: their descriptions are derived. Before a user lists,
+finds or is told of a description, `describe` decides about a thing of this system, and `visible` about a registered one.
 """
 
 from __future__ import annotations
