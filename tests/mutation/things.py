@@ -361,7 +361,12 @@ MUTATIONS = (
     web("a token is anybody's", "authentication.py", ' and name in ("", user)', ""),
     web("the latest action comes last", "invocations.py", "in reversed(own)", "in own"),
     thing_streams("hidden messages are sent", "thing_streams.py", " and found.about.name in stream.names", ""),
-    thing_streams("a new permission opens the past", "thing_streams.py", "if is_gap or place < floor:", "if is_gap:"),
+    thing_streams(
+        "a new permission opens the past",
+        "live_feed.py",
+        "return max(place, floor), is_gap or",
+        "return place, is_gap or",
+    ),
     thing_streams("clients of profiles meet bearer tokens", "forms.py", "if security in _PROFILED", "if security"),
     web("a rebound name is let in", "authentication.py", "    if name not in _LOCAL:", "    if False:"),
     web(

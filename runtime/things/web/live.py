@@ -17,7 +17,7 @@ from appbackplane.transport.errors import PermissionDenied
 
 from ..catalogue import CatalogueEntry
 from .access import KINDS_OF
-from .history import HistoryEntry, event_id, number_of
+from .history import HistoryEntry, event_id
 from .live_feed import LiveFeed
 from .mirror import Mirror, pause
 from .streams import COMMENT_S, REVOKE_S, WRITE_BYTES_MAX, lost_event, send
@@ -56,14 +56,10 @@ class Live:
         place, opening = self._feed.begin(), b": open\n\n"
         last_id = request.headers.get("Last-Event-ID")
         if last_id is not None:
-            stamp_us = number_of(last_id, self._epoch)
-            is_gap = stamp_us is None
-            if stamp_us is not None:
-                place, is_gap = self._feed.place_of(stamp_us)
             floor = self._mirror.access.floor_of(stream.principal, self._feed.history)
-            if is_gap or place < floor:
+            place, is_lost = self._feed.resume(last_id, self._epoch, floor)
+            if is_lost:
                 opening += lost_event(None)
-                place = max(place, floor)
         response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream", hdrs.CACHE_CONTROL: "no-store"})
         self._open.add(stream)  # since the look at what the user may use nothing was awaited, so no change is missed
         try:

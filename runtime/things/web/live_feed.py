@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from .history import BYTES_MAX, MESSAGES_MAX, History, HistoryEntry
+from .history import BYTES_MAX, MESSAGES_MAX, History, HistoryEntry, number_of
 
 #: Messages kept, and their bytes: some seconds of a busy system, for a page that is slow or connects again.
 FEED_MESSAGES_MAX: Final = 10_000
@@ -65,6 +65,15 @@ class LiveFeed:
         """The first message behind a place, whose `about` is its `MessageOrigin`, and whether others before it are lost."""
         found, lost = self.history.after(place)
         return found, bool(lost) or (found is not None and found.data is None)
+
+    def resume(self, last_id: str, epoch: str, floor: int) -> tuple[int, bool]:
+        """The place behind the message that a reader had last, and whether they miss messages.
+
+        `epoch`: in the ids of this feed. `floor`: the newest message that the reader must not get.
+        """
+        stamp_us = number_of(last_id, epoch)
+        place, is_gap = (self.history.last, True) if stamp_us is None else self.place_of(stamp_us)
+        return max(place, floor), is_gap or place < floor
 
     def place_of(self, stamp_us: int) -> tuple[int, bool]:
         """The place behind the message with this time, and whether messages since may be gone. O(messages)."""

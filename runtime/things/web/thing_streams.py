@@ -14,7 +14,7 @@ from aiohttp import hdrs, web
 from appbackplane.transport.errors import NotFound
 
 from ..catalogue import CatalogueEntry
-from .history import event_id, number_of
+from .history import event_id
 from .live_feed import ThingFeed
 from .mirror import Mirror, pause
 from .streams import COMMENT_S, REVOKE_S, WRITE_BYTES_MAX, lost_event, send
@@ -52,14 +52,10 @@ class ThingStreams:
         place = feed.begin()
         last_id = request.headers.get("Last-Event-ID")
         if last_id is not None:
-            stamp_us = number_of(last_id, feed.epoch)
-            is_gap = stamp_us is None
-            if stamp_us is not None:
-                place, is_gap = feed.place_of(stamp_us)
             floor = self._mirror.access.floor_of(principal, feed.history)
-            if is_gap or place < floor:
+            place, is_lost = feed.resume(last_id, feed.epoch, floor)
+            if is_lost:
                 opening += lost_event(None)
-                place = max(place, floor)
         response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream", hdrs.CACHE_CONTROL: "no-store"})
         self._open.add(stream)
         try:
