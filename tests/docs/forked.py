@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Self
 
 from tests.docs.forked_client import OWN
-from tests.launcher import MESSAGE_BYTES_MAX
 from tests.launching import is_forked_in, start
+from tests.zygote import MESSAGE_BYTES_MAX
 
 CLIENT = Path(__file__).with_name("forked_client.py")
 #: As pip has installed it.
