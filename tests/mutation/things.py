@@ -35,6 +35,11 @@ def web(breaks: str, file: str, text: str, replacement: str) -> Mutation:
     )
 
 
+def mirror(breaks: str, text: str, replacement: str) -> Mutation:
+    """One way to answer at once what has to be looked up, or refused."""
+    return Mutation("things", f"{WEB}/mirror.py", text, replacement, breaks, (f"{TESTS}/web/test_mirror.py",))
+
+
 def directory(breaks: str, file: str, text: str, replacement: str) -> Mutation:
     """One way to lose, to leak or to misread a description."""
     names = ("merge_patch", "registered_things", "searches", "validation")
@@ -334,6 +339,16 @@ MUTATIONS = (
         "            self.access.refused(principal, id, kind, name)\n",
         "",
     ),
+    mirror(
+        "a user gets more than is permitted",
+        "found if self.access.permits(principal, found, kind, name) else None",
+        "found",
+    ),
+    mirror("an unknown affordance is used", "or name not in found.model.get(group, ())", ""),
+    mirror("a process that has ended is called", "or not self._is_here(found)", ""),
+    mirror("a replica answers for another", "or entry.is_replicated", ""),
+    mirror("a node's value outlives its process", "if entry.node or entry", "if entry"),
+    mirror("a value that is not observable is kept", 'or not said.get("observable")', ""),
     directory_web(
         "a search tells a value",
         "directory_api.py",

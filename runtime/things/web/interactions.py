@@ -44,7 +44,8 @@ class Interactions:
 
     async def read(self, request: web.Request) -> web.Response:
         entry, name = await asked(self._mirror, request, "properties", "read")
-        return tagged(request, await self._value(request, entry, name), JSON, _CACHE_CONTROL)
+        value = self._mirror.cached(entry, name) or await self._value(request, entry, name)
+        return tagged(request, value, JSON, _CACHE_CONTROL)
 
     async def read_all(self, request: web.Request) -> web.Response:
         principal = request["principal"]
@@ -56,10 +57,10 @@ class Interactions:
         return tagged(request, body, JSON, _CACHE_CONTROL)
 
     async def _value(self, request: web.Request, entry: CatalogueEntry, name: str) -> bytes:
-        if entry.model["properties"][name].get("observable") and not entry.is_replicated:
-            cached = self._mirror.cached(entry, name)
-            if cached is not None:
-                return cached
+        cached = self._mirror.cached(entry, name)
+        if cached is not None:
+            return cached
+        if entry.model["properties"][name].get("observable"):
             await self._mirror.ask_for_values(entry)
         priority, timeout_s = priority_of(request), timeout_s_of(request)
 

@@ -90,9 +90,7 @@ class Mirror:
         audit log.
         """
         found = self._visible(id, principal)
-        directory = self.client.known_directory
-        is_known = found is not None and directory is not None and self.catalogue.is_current(found, directory)
-        if found is not None and is_known and not found.node:
+        if found is not None and self._is_here(found):
             return found
         await self.refresh(is_thorough=False)
         if self._visible(id, principal) is None:
@@ -108,10 +106,22 @@ class Mirror:
             raise Unavailable(f"backplane {found.backplane} of this thing is starting again", retry_after=WATCH_S)
         return found
 
+    def usable(self, id: str, principal: str, group: str, kind: str, name: str) -> CatalogueEntry | None:
+        """The thing, if nothing has to be looked up, and nothing refused: what most requests find, in a few calls."""
+        found = self.catalogue.things.get(id)
+        if found is None or name not in found.model.get(group, ()) or not self._is_here(found):
+            return None
+        return found if self.access.permits(principal, found, kind, name) else None
+
     def things(self, principal: str) -> list[CatalogueEntry]:
         """The things that `principal` may know of, by id."""
         permitted = [each for each in self.catalogue.things.values() if self.access.permits(principal, each)]
         return sorted(permitted, key=lambda each: each.id)
+
+    def _is_here(self, entry: CatalogueEntry) -> bool:
+        """Whether a thing lives on this node, and in the process in which it was listed."""
+        directory = self.client.known_directory
+        return not entry.node and directory is not None and self.catalogue.is_current(entry, directory)
 
     def _visible(self, id: str, principal: str) -> CatalogueEntry | None:
         found = self.catalogue.things.get(id)
@@ -163,10 +173,11 @@ class Mirror:
     # -- values and messages ------------------------------------------------------------------------------------------
 
     def cached(self, entry: CatalogueEntry, name: str) -> bytes | None:
-        """The last published value of an observable property, as JSON. None: it is not known, as for things of other nodes:
-        the death of their processes is not seen at once here.
+        """The last published value of a property, as JSON. None: its thing has to be asked, as for each property that is not
+        observable, for replicas, of which another may answer, and for things of other nodes, whose death is not seen at once.
         """
-        if entry.node:
+        said = entry.model.get("properties", {}).get(name, {})
+        if entry.node or entry.is_replicated or not said.get("observable"):
             return None
         return self._cache.get(entry.id, name, entry.process)
 
@@ -283,9 +294,12 @@ async def pause(stopping: asyncio.Event, seconds: float) -> None:
 
 async def asked(mirror: Mirror, request: web.Request, group: str, kind: str) -> tuple[CatalogueEntry, str]:
     """The thing and the affordance that a path names, if the user may use it. Raises `NotFound` and `PermissionDenied`."""
-    principal, name = request["principal"], request.match_info["name"]
-    entry = await mirror.thing(request.match_info["id"], principal, kind, name)
-    expect_permitted(mirror.access, principal, entry, group, kind, name)
+    principal, match = request["principal"], request.match_info
+    id, name = match["id"], match["name"]
+    entry = mirror.usable(id, principal, group, kind, name)
+    if entry is None:
+        entry = await mirror.thing(id, principal, kind, name)
+        expect_permitted(mirror.access, principal, entry, group, kind, name)
     return entry, name
 
 
