@@ -27,7 +27,7 @@ def web(breaks: str, file: str, text: str, replacement: str) -> Mutation:
     """One way to answer with an old value, or to a stranger."""
     return Mutation(
         "things",
-        f"{THINGS}/{file}" if file == "catalogue.py" else f"{WEB}/{file}",
+        f"{THINGS}/{file}" if file in ("catalogue.py", "property_cache.py") else f"{WEB}/{file}",
         text,
         replacement,
         breaks,
@@ -253,7 +253,12 @@ MUTATIONS = (
         '_INNER: Final = ("items", "additionalProperties", "oneOf")',
         '_INNER: Final = ("items", "additionalProperties", "oneOf", "properties")',
     ),
-    web("a value outlives its process", "cache.py", "found is not None and found[0] == process", "found is not None"),
+    web(
+        "a value outlives its process",
+        "property_cache.py",
+        "found is not None and found[0] == process",
+        "found is not None",
+    ),
     web(
         "a place that has started again keeps its things",
         "catalogue.py",
@@ -287,7 +292,7 @@ MUTATIONS = (
     ),
     web(
         "a value that is not known is kept",
-        "cache.py",
+        "property_cache.py",
         "        self._values.pop((id, name), None)\n",
         "        pass\n",
     ),

@@ -21,8 +21,8 @@ from appbackplane.transport.errors import BackplaneError, NotFound, Unavailable
 from ...permissions.thing_ids import NOTIFICATIONS
 from ..catalogue import Catalogue, CatalogueEntry
 from ..nodes.consumed_node import ConsumedNode
+from ..property_cache import PropertyCache
 from .access import Access
-from .cache import PropertyCache
 from .history import History
 from .live_feed import LiveFeed, ThingFeed
 

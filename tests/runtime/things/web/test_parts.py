@@ -13,8 +13,8 @@ import pytest
 
 from appbackplane.runtime import Busy, DeadlineExceeded, InternalError, NotFound, PeerDown
 from appbackplane.runtime.things.catalogue import Catalogue
+from appbackplane.runtime.things.property_cache import PropertyCache
 from appbackplane.runtime.things.web import invocations as invocations_module
-from appbackplane.runtime.things.web.cache import PropertyCache
 from appbackplane.runtime.things.web.history import BYTES_MAX, MESSAGES_MAX, History, event_id, number_of
 from appbackplane.runtime.things.web.invocations import Invocations
 from appbackplane.runtime.things.web.problems import HTTP_STATUS, problem_of
