@@ -29,9 +29,10 @@ def things_route(place: BackplanePlace) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CatalogueEntry:
-    """One thing. `types`: its semantic types. `setters`: the operations that write its properties. `is_replicated`: several
-    backplanes serve this id, so a notification and the next call may come from different replicas. `node`: another node, where
-    it lives under `home_id`; "": this one, and then `component`, `key`, `backplane` and `generation` say where.
+    """One thing. `types`: its semantic types. `setters`: the operations that write its properties. `is_cached`: the value
+    that it has published last answers reads. Not that of replicas, of which another may answer the next call; nor that of a
+    proxy, since an older value may be told after a newer write. `node`: another node, where it lives under `home_id`; "": this
+    one, and then `component`, `key`, `backplane` and `generation` say where.
     """
 
     id: str
@@ -43,10 +44,15 @@ class CatalogueEntry:
     types: tuple[str, ...]
     model: Mapping[str, Any]
     setters: Mapping[str, str]
-    is_replicated: bool = False
+    is_cached: bool = True
     place: str = ""
     node: str = ""
     home_id: str = ""
+
+    @property
+    def is_observable(self) -> bool:
+        """Whether it publishes the values of some properties."""
+        return any(said.get("observable") for said in self.model.get("properties", {}).values())
 
 
 class Catalogue:
@@ -126,6 +132,7 @@ class Catalogue:
             for id, component, key, kind in said["things"]:
                 known = things.get(id)
                 is_replica = known is not None and (known.component, known.key) == (component, key)
+                is_proxy = kind in said.get("proxies", ())
                 if known is not None and not is_replica:
                     self._report(id, f"component {known.component}", component)
                     continue
@@ -133,7 +140,7 @@ class Catalogue:
                 types = tuple(each for each in model.get("@type", ()) if each != "tm:ThingModel")
                 things[id] = CatalogueEntry(
                     id, component, key, backplane, generation, said["process"], types, model,
-                    said["setters"][kind], is_replicated=is_replica, place=said.get("places", {}).get(id, ""),
+                    said["setters"][kind], is_cached=not (is_replica or is_proxy), place=said.get("places", {}).get(id, ""),
                 )  # fmt: skip
         for node, entries in sorted(self._elsewhere.items()):
             for entry in entries:

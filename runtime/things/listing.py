@@ -19,8 +19,8 @@ def listing_of(components: Iterable[Component]) -> dict[str, Any]:
     """All things of these components.
 
     `things`: id, component, key and class of each. `models`, by class: its Thing Model. `setters`, by class: the operations
-    that write its properties. `places`, by id: where a thing is, if it says so. `process`: names this process in
-    notifications.
+    that write its properties. `proxies`: the classes of things that live elsewhere. `places`, by id: where a thing is, if it
+    says so. `process`: names this process in notifications.
     """
     found: dict[str, tuple[Component, Thing]] = {}
     for component in components:
@@ -39,6 +39,7 @@ def listing_of(components: Iterable[Component]) -> dict[str, Any]:
             [id, component.component_name, each.key, _name(type(each))] for id, (component, each) in found.items()
         ],
         "places": {id: str(each.place) for id, (_, each) in found.items() if each.place},
+        "proxies": [name for name, kind in classes.items() if kind.__is_proxy__],
         "models": {name: kind.__model__ for name, kind in classes.items()},
         "setters": {
             name: {each.name: each.setter for each in kind.__affordances__.properties.values() if each.setter}

@@ -48,6 +48,8 @@ class Thing(AppObject):
     #: Its affordances and its Thing Model; filled when the class is made.
     __affordances__: ClassVar[Affordances] = Affordances()
     __model__: ClassVar[Description] = {}
+    #: Whether the device is used through another server, so that values which it has told may be older than its own answer.
+    __is_proxy__: ClassVar[bool] = False
 
     #: The last published value of each observable property, packed.
     _notified: dict[str, bytes]

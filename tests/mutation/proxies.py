@@ -19,10 +19,29 @@ MUTATIONS = (
         "proxies",
         f"{THINGS}/nodes/news.py",
         (f"{TESTS}/nodes/test_news.py",),
-        ("a gap is not told", "is_gap = number + 1 < kept[0][0]", "is_gap = False"),
+        ("a gap is not told", "is_gap = is_gap or number + 1 < kept[0][0]", "is_gap = False"),
         ("a reader gets a message twice", "0 if is_gap else number + 1 - kept[0][0]", "0 if is_gap else number - kept[0][0]"),
+        ("a loss is not told", "number < self._missing", "False"),
         ("an answer has any size", "if found and size > ANSWER_BYTES_MAX:", "if False:"),
         ("a feed has any size", "(self._bytes > BYTES_MAX and len(self._kept) > 1)", "False"),
+    ),
+    *mutations(
+        "proxies",
+        f"{THINGS}/web/mirror.py",
+        (f"{TESTS}/web/test_node_watch.py",),
+        (
+            "a node tells the values of another", "entry.node == node.name:\n            self._cache.put",
+            "True:\n            self._cache.put",
+        ),
+        ("a search finds what may have changed", "):\n                self._cache.drop(id, name)", "):\n                pass"),
+    ),
+    *mutations(
+        "proxies",
+        f"{THINGS}/web/node_watch.py",
+        (f"{TESTS}/web/test_node_watch.py",),
+        ("a node is asked for the first values alone", "after, is_last = part.last, part.last <= after", "is_last = True"),
+        ("a node keeps a gateway busy for ever", "part.last <= after", 'part.last == ""'),
+        ("values behind a gap are not asked for", "            await self._take_values(node)\n", ""),
     ),
     *mutations(
         "proxies",
@@ -68,6 +87,6 @@ MUTATIONS = (
         ("an old value is kept behind a write", "and changes_count == self._changes_count", ""),
         ("a write leaves what was read", "        self._read.clear()\n", "        pass\n"),
         ("any number waits", "if self._outstanding >= self._limits.requests + self._limits.waiting:", "if False:"),
-        ("a gateway keeps what was observed", "None, is_known=False)", "data)"),
+        ("a gateway answers with what was observed", "    __is_proxy__ = True\n", ""),
     ),
 )  # fmt: skip

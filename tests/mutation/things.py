@@ -265,7 +265,7 @@ MUTATIONS = (
         "place.is_up and place.generation == entry.generation",
         "place.is_up",
     ),
-    web("replicas share one value", "catalogue.py", "is_replicated=is_replica", "is_replicated=False"),
+    web("replicas share one value", "catalogue.py", "is_cached=not (is_replica or is_proxy)", "is_cached=not is_proxy"),
     web(
         "a backplane that starts again loses its things",
         "catalogue.py",
@@ -351,9 +351,13 @@ MUTATIONS = (
     ),
     mirror("an unknown affordance is used", "or name not in found.model.get(group, ())", ""),
     mirror("a process that has ended is called", "or not self._is_here(found)", ""),
-    mirror("a replica answers for another", "or entry.is_replicated", ""),
-    mirror("a node's value outlives its process", "if entry.node or entry", "if entry"),
-    mirror("a value that is not observable is kept", 'or not said.get("observable")', ""),
+    mirror("a replica answers for another", "if entry.is_cached and not", "if not"),
+    mirror(
+        "a node's value outlives its process",
+        "if entry.is_cached and not entry.node else None",
+        "if entry.is_cached else None",
+    ),
+    mirror("a value that is not observable is kept", "entry.process) if is_observable else None", "entry.process)"),
     directory_web(
         "a search tells a value",
         "directory_api.py",

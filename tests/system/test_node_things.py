@@ -26,6 +26,7 @@ from .peers.conftest import address, free_port, introduce
 from .test_things import BRIGHTNESS, LAMP, OVERHEATED, TOKEN, Web
 
 BEN = "ben-token"
+HALL_ID = "urn:appbackplane:b/house:hall%2F2"
 HALL = "/things/urn:appbackplane:b%2Fhouse:hall%252F2"
 NODE = """
 [node]
@@ -257,6 +258,28 @@ def test_no_value_outlives_its_process(pair: Pair, ada: Web) -> None:
     wait_until(lambda: ada.ask("GET", BRIGHTNESS, Prefer="wait=1").body == 7, "the lamp is not back")
 
 
+def found(web: Web, where: str) -> list[str]:
+    """The things for which a condition holds."""
+    answer = web.ask("GET", f"/search?where={where}")
+    return [each["id"] for each in answer.body] if answer.status == 200 else [str(answer.status)]
+
+
+def test_a_search_finds_them_by_their_values(pair: Pair, ada: Web) -> None:
+    """Those that were published before this gateway started as well; and for those who may read them."""
+    assert ada.ask("PUT", BRIGHTNESS, 61).status == 204
+    wait_until(lambda: found(ada, "brightness%3D61") == ["urn:dev:lamp-1"], "the new value is not found")
+    wait_until(lambda: found(ada, "brightness%3D7") == [HALL_ID], "the first value of the other lamp is not found")
+    pid = pair.systems["a"].pids()["web"]
+    os.kill(pid, signal.SIGKILL)
+    wait_dead(pid)
+    again = Web(pair.systems["a"])
+    wait_until(lambda: found(again, "brightness%3D61") == ["urn:dev:lamp-1"], "the old value is not found")
+    pair.permit(bens("write:brightness"))
+    other = Web(pair.systems["a"], BEN)
+    wait_until(lambda: other.ask("GET", LAMP).status == 200, "Ben does not see the lamp")
+    assert found(other, "brightness%3D61") == []
+
+
 def test_a_node_that_is_gone_is_named_and_comes_back(pair: Pair, ada: Web) -> None:
     """Its things are unavailable meanwhile, and subscribers learn that they may have missed something."""
     stream = ada.events(OVERHEATED, 2)
@@ -266,6 +289,7 @@ def test_a_node_that_is_gone_is_named_and_comes_back(pair: Pair, ada: Web) -> No
     wait_until(lambda: ada.ask("GET", BRIGHTNESS).status == 503, "the things of b are still served")
     gone = ada.ask("GET", BRIGHTNESS)
     assert "node 'b'" in gone.body["detail"] and gone.headers["Retry-After"] == "1"
+    assert found(ada, "brightness%3E0") == []
     pair.systems["b"] = pair.start("b")
     wait_until(lambda: ada.ask("GET", BRIGHTNESS).status == 200, "the things of b are not served again")
     assert ada.ask("POST", f"{LAMP}/actions/burst", {"count": 1}).status == 204

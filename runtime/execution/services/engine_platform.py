@@ -55,6 +55,11 @@ class EnginePlatform:
         #: The system's run directory.
         self.run_dir = run_dir
 
+    @property
+    def topics_lost_count(self) -> int:
+        """Messages of topics that were lost on their way to this backplane; counted when the next one has come."""
+        return self._engine.publishing.gaps.lost_count
+
     def permits(self, principal: str | None, id: str, types: tuple[str, ...], kind: str, name: str) -> bool:
         """Whether a principal may use an affordance of a thing. None: code of the system, which may use all."""
         access = self._engine.access

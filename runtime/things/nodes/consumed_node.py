@@ -40,7 +40,11 @@ class ConsumedNode:
             self._take_permissions(news.permissions)
         if news.listing is not None:
             self.things = tuple(self._entries(news.listing))
-        return news.listing is not None, [each | {"thing": self.id_here(each["thing"])} for each in news.messages]
+        return news.listing is not None, self.messages_here(news.messages)
+
+    def messages_here(self, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Notifications of the node's things, as they are called here."""
+        return [each | {"thing": self.id_here(each["thing"])} for each in messages]
 
     def permits(self, principal: str, entry: CatalogueEntry, kind: str, name: str, now_s: float) -> bool:
         """Whether the node lets a user use an affordance; without a `kind`: any of the thing."""
@@ -88,7 +92,7 @@ class ConsumedNode:
             found.append(
                 CatalogueEntry(
                     self.id_here(each.id), "", None, "", 0, each.process, types, model, dict.fromkeys(each.writable, ""),
-                    is_replicated=each.is_replicated, place=each.place, node=self.name, home_id=each.id,
+                    is_cached=each.is_cached, place=each.place, node=self.name, home_id=each.id,
                 )
             )  # fmt: skip
         return found

@@ -7,7 +7,12 @@ A user's request is called on here under the principal that the other node names
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
+from itertools import islice
+from operator import attrgetter
 from typing import Any, Final, Literal
+
+import msgspec
 
 from appbackplane.transport.directory import Directory
 from appbackplane.transport.errors import (
@@ -31,7 +36,18 @@ from ...permissions.sharing_requests import SharingRequest, give, take_back
 from ...permissions.thing_ids import NOTIFICATIONS
 from ...process_config import PermissionPolicy
 from ..catalogue import Catalogue, CatalogueEntry, things_route
-from .news import ExposedListing, KnownNews, NewsFeed, NodeNews, NodePermissions
+from ..property_cache import PropertyCache
+from .news import (
+    ANSWER_BYTES_MAX,
+    ANSWER_MESSAGES_MAX,
+    ExposedListing,
+    KnownNews,
+    NewsFeed,
+    NodeNews,
+    NodePermissions,
+    PublishedValues,
+    property_message,
+)
 
 #: Seconds between two looks at the routing table and the file of permissions: a revocation holds at other nodes 0.1 s, one look
 #: and half a second later (permission_file.LOOK_AGAIN_S, streams.REVOKE_S).
@@ -77,6 +93,9 @@ class Exposure(AppObject):
         self._catalogue = Catalogue()
         self._listing, self._listing_number = ExposedListing(), 0
         self._feed = NewsFeed()
+        #: For searches at gateways: reads of these things are calls.
+        self._values = PropertyCache()
+        self._lost_count = 0
         self._readers = Replies(self)
         self._readers_count = 0
         self._looks_count = 0
@@ -143,12 +162,34 @@ class Exposure(AppObject):
             return None
         return NodePermissions(self._file.contents, policy.operators)
 
+    @operation(export=True, idempotent=True, priority=4)
+    def values(self, after: str = "") -> PublishedValues:
+        """The last published values of the things whose ids follow `after`, by id, as many as an answer has room for.
+
+        Raises `PermissionDenied` as `news` does.
+        """
+        self._expect_trusted()
+        things, found, size = self._listing.things, list[dict[str, Any]](), 0
+        for each in islice(things, bisect_right(things, after, key=attrgetter("id")), None):
+            for name in self._listing.models[each.model].get("properties", {}):
+                value = self._values.get(each.id, name, each.process)
+                if value is not None:
+                    size += len(value)
+                    found.append(property_message(each.id, each.process, name, msgspec.json.decode(value)))
+            if size >= ANSWER_BYTES_MAX or len(found) >= ANSWER_MESSAGES_MAX:
+                return PublishedValues(tuple(found), each.id)
+        return PublishedValues(tuple(found))
+
     @subscribe(NOTIFICATIONS, priority=2)
     def hear(self, thing: str, process: str, kind: str, name: str, data: Any, is_known: bool) -> None:
         """A thing has told something (thing_ids.NOTIFICATIONS)."""
         self._feed.add(
             {"thing": thing, "process": process, "kind": kind, "name": name, "data": data, "is_known": is_known}
         )
+        if kind == "property" and is_known:
+            self._values.put(thing, name, process, msgspec.json.encode(data))
+        elif kind == "property":
+            self._values.drop(thing, name)
         self._wake()
 
     @every(LOOK_EVERY_S, priority=2)
@@ -158,6 +199,12 @@ class Exposure(AppObject):
         if self._idle_looks_count > LOOKS_IDLE_MAX and not len(self._readers):
             return
         is_changed = await self._list_things()
+        if self._platform.topics_lost_count != self._lost_count:
+            self._lost_count = self._platform.topics_lost_count
+            self._feed.lose()
+            self._values.clear()
+            is_changed = True
+        self._ask_for_values()
         if self._file is not None:
             self._file.table(self._now_s())
             if self._file.version != self._permissions_number:
@@ -186,6 +233,15 @@ class Exposure(AppObject):
             return False
         self._listing, self._listing_number = listing, self._listing_number + 1
         return True
+
+    def _ask_for_values(self) -> None:
+        """Have new things publish their observable properties."""
+        for each in self._catalogue.things.values():
+            if each.is_observable and each.is_cached and self._values.is_to_ask(each.id, each.process):
+                try:
+                    self.cast(f"{each.component}.notify_all", key=each.key)
+                except BackplaneError:  # it is asked again at the next look
+                    self._values.ask_again(each.id, each.process)
 
     def _wake(self) -> None:
         for reader in self._readers:

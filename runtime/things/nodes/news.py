@@ -32,7 +32,7 @@ class ExposedThing(msgspec.Struct, frozen=True):
     process: str
     writable: tuple[str, ...]
     place: str = ""
-    is_replicated: bool = False
+    is_cached: bool = True
 
 
 class ExposedListing(msgspec.Struct, frozen=True):
@@ -48,9 +48,7 @@ class ExposedListing(msgspec.Struct, frozen=True):
         things = []
         for each in entries:
             number, _ = models.setdefault(id(each.model), (len(models), each.model))
-            things.append(
-                ExposedThing(each.id, number, each.process, tuple(each.setters), each.place, each.is_replicated)
-            )
+            things.append(ExposedThing(each.id, number, each.process, tuple(each.setters), each.place, each.is_cached))
         return cls(tuple(things), tuple(dict(model) for _, model in models.values()))
 
 
@@ -59,6 +57,15 @@ class NodePermissions(msgspec.Struct, frozen=True):
 
     contents: Permissions
     operators: tuple[str, ...]
+
+
+class PublishedValues(msgspec.Struct, frozen=True):
+    """A part of the last published values. `messages`: as those of `NodeNews`. `last`: the id of the last thing whose values
+    are among them; "": there are no further things.
+    """
+
+    messages: tuple[dict[str, Any], ...]
+    last: str = ""
 
 
 class KnownNews(msgspec.Struct, frozen=True):
@@ -83,6 +90,11 @@ class NodeNews(msgspec.Struct, frozen=True):
     permissions: NodePermissions | None = None
 
 
+def property_message(thing: str, process: str, name: str, data: Any) -> dict[str, Any]:
+    """The body of the notification by which a thing has published this value (thing_ids.NOTIFICATIONS)."""
+    return {"thing": thing, "process": process, "kind": "property", "name": name, "data": data, "is_known": True}
+
+
 class NewsFeed:
     """The last notifications of a node's things."""
 
@@ -90,6 +102,8 @@ class NewsFeed:
         self._kept: deque[tuple[int, dict[str, Any], int]] = deque()
         self._bytes = 0
         self.last = 0
+        #: The last number that was given to messages which are missing.
+        self._missing = 0
 
     def add(self, body: dict[str, Any]) -> None:
         """Keep one; the oldest are forgotten."""
@@ -100,14 +114,21 @@ class NewsFeed:
         while len(self._kept) > MESSAGES_MAX or (self._bytes > BYTES_MAX and len(self._kept) > 1):
             self._bytes -= self._kept.popleft()[2]
 
+    def lose(self) -> None:
+        """Some messages are missing here: whoever asks for those that follow the last one learns it."""
+        self._kept.clear()
+        self._bytes = 0
+        self.last += 1
+        self._missing = self.last
+
     def after(self, number: int) -> tuple[tuple[dict[str, Any], ...], int, bool]:
         """The messages after this one, as many as an answer has room for; the number of the last of them; and whether some
         before them are missing.
         """
-        kept = self._kept
+        kept, is_gap = self._kept, number < self._missing
         if not kept or number >= self.last:
-            return (), self.last, False
-        is_gap = number + 1 < kept[0][0]
+            return (), self.last, is_gap
+        is_gap = is_gap or number + 1 < kept[0][0]
         begin = 0 if is_gap else number + 1 - kept[0][0]
         found: list[dict[str, Any]] = []
         size = 0

@@ -67,6 +67,7 @@ class ConsumedThing(Thing):
     """One thing that lives elsewhere. Subclasses are made by `class_of`."""
 
     interleaves = True
+    __is_proxy__ = True
 
     #: The description of the class.
     consumed: ConsumedDescription
@@ -122,8 +123,6 @@ class ConsumedThing(Thing):
                 self._notify("event", said.name, data)
                 continue
             self._notify("property", said.name, data)
-            # A gateway must not answer reads with it: an older value may come after a newer write by somebody.
-            self._notify("property", said.name, None, is_known=False)
             self._forget_read()
 
     async def read_property(self, said: ConsumedAffordance) -> Any:

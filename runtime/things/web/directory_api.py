@@ -328,7 +328,9 @@ class DirectoryApi:
         own = self._own.get(id)
         if own is None or not self._access.permits(principal, own.entry, "read", name):
             return None
-        value = self._mirror.cached(own.entry, name)
+        if own.entry.node and self._access.nodes[own.entry.node].problem:
+            return None
+        value = self._mirror.published(own.entry, name)
         return None if value is None else msgspec.json.decode(value)
 
     async def search_jsonpath(self, request: web.Request) -> web.Response:

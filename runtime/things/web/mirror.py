@@ -173,13 +173,16 @@ class Mirror:
     # -- values and messages ------------------------------------------------------------------------------------------
 
     def cached(self, entry: CatalogueEntry, name: str) -> bytes | None:
-        """The last published value of a property, as JSON. None: its thing has to be asked, as for each property that is not
-        observable, for replicas, of which another may answer, and for things of other nodes, whose death is not seen at once.
+        """The value of a property, as JSON, where the last published one answers a read; None: the thing has to be asked.
+
+        For things of other nodes the node decides: the death of a process there is not seen at once here.
         """
-        said = entry.model.get("properties", {}).get(name, {})
-        if entry.node or entry.is_replicated or not said.get("observable"):
-            return None
-        return self._cache.get(entry.id, name, entry.process)
+        return self.published(entry, name) if entry.is_cached and not entry.node else None
+
+    def published(self, entry: CatalogueEntry, name: str) -> bytes | None:
+        """The last published value of an observable property, as JSON. A thing that lives elsewhere may have another by now."""
+        is_observable = entry.model.get("properties", {}).get(name, {}).get("observable")
+        return self._cache.get(entry.id, name, entry.process) if is_observable else None
 
     def history(self, id: str, kind: str, name: str) -> History:
         """The last messages of a property or event. `kind`: "properties" or "events"."""
@@ -207,13 +210,8 @@ class Mirror:
 
     async def ask_for_values(self, entry: CatalogueEntry) -> None:
         """Have a new thing publish its observable properties, so that later reads need not wait for its actions."""
-        is_observed = any(said.get("observable") for said in entry.model.get("properties", {}).values())
-        if (
-            is_observed
-            and not entry.is_replicated
-            and not entry.node
-            and self._cache.is_to_ask(entry.id, entry.process)
-        ):
+        is_asked = entry.is_observable and entry.is_cached and not entry.node
+        if is_asked and self._cache.is_to_ask(entry.id, entry.process):
             try:
                 await self.client.cast(f"{entry.component}.notify_all", key=entry.key)
             except BackplaneError:  # it is asked again with the next read
@@ -244,13 +242,22 @@ class Mirror:
             feed.lost(_now_us())
 
     def lose_messages_of(self, node: ConsumedNode) -> None:
-        """Messages of a node's things may be missing, and subscribers learn it."""
-        things = {id for id, entry in self.catalogue.things.items() if entry.node == node.name}
+        """Messages of a node's things may be missing: their values are not known, and subscribers learn it."""
+        things = {id: entry for id, entry in self.catalogue.things.items() if entry.node == node.name}
+        for id, entry in things.items():
+            for name in entry.model.get("properties", {}):
+                self._cache.drop(id, name)
         for (id, _, _), history in self._histories.items():
             if id in things:
                 history.add(None)
         for feed in (self.feed, *(each for (id, _), each in self._thing_feeds.items() if id in things)):
             feed.lost(_now_us())
+
+    def keep_of(self, node: ConsumedNode, body: Mapping[str, Any]) -> None:
+        """Keep a value that a thing of a node has published before."""
+        entry = self.catalogue.things.get(body["thing"])
+        if entry is not None and entry.node == node.name:
+            self._cache.put(entry.id, body["name"], body["process"], _encode(body["data"]))
 
     def take_of(self, node: ConsumedNode, body: Mapping[str, Any]) -> None:
         """Take a notification that a node tells: of its own things alone, as they are served here."""

@@ -13,7 +13,7 @@ from appbackplane.transport.async_client import AsyncClient
 from appbackplane.transport.errors import BackplaneError, UnknownRoute
 
 from ..nodes.consumed_node import ConsumedNode
-from ..nodes.news import NodeNews
+from ..nodes.news import NodeNews, PublishedValues
 from .mirror import Mirror, pause
 
 #: Seconds for one answer: the node waits ten for news, and a dead node is told before.
@@ -73,8 +73,22 @@ class NodeWatch:
             self._mirror.take_things_of(node)
         if news.is_gap or was_lost:
             self._mirror.lose_messages_of(node)
+            await self._take_values(node)
         for each in messages:
             self._mirror.take_of(node, each)
+
+    async def _take_values(self, node: ConsumedNode) -> None:
+        """Take what its things have published before, part by part. Changes since then come as news."""
+        after, is_last = "", False
+        while not is_last:
+            arguments = {"after": after}
+            body = await self._client.call(
+                f"{node.name}/exposed.values", arguments=arguments, timeout=ANSWER_S, retry=False
+            )
+            part = msgspec.convert(body, PublishedValues)
+            for each in node.messages_here(part.messages):
+                self._mirror.keep_of(node, each)
+            after, is_last = part.last, part.last <= after
 
     def _fail(self, node: ConsumedNode, error: Exception) -> None:
         problem = str(error)

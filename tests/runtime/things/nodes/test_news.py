@@ -45,6 +45,15 @@ def test_a_reader_that_falls_behind_learns_of_the_gap() -> None:
     assert (found[0], is_gap) == (6, False)
 
 
+def test_what_was_lost_on_its_way_to_the_feed_is_a_gap() -> None:
+    """For all who have read up to there; whoever asks later has missed nothing."""
+    feed = filled(3)
+    feed.lose()
+    assert numbers(feed, 3) == ([], 4, True) and numbers(feed, 4) == ([], 4, False)
+    feed.add({"data": 5, "text": ""})
+    assert numbers(feed, 3) == ([5], 5, True) and numbers(feed, 4) == ([5], 5, False)
+
+
 def test_an_answer_is_bounded() -> None:
     """In messages and in bytes; the next answer goes on where it ends, and a message that is too long by itself is sent."""
     found, number, _ = numbers(filled(ANSWER_MESSAGES_MAX + 7), 2)

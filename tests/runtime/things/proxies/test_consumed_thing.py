@@ -11,9 +11,12 @@ import pytest
 
 from appbackplane.runtime import BackplaneError, Busy, Component, Unavailable
 from appbackplane.runtime.testing import VirtualBackplane
+from appbackplane.runtime.things.catalogue import Catalogue
+from appbackplane.runtime.things.listing import listing_of
 from appbackplane.runtime.things.proxies.consumed_description import Form, description_from
 from appbackplane.runtime.things.proxies.consumed_thing import ConsumedThing, ProxyLimits, class_of
 from appbackplane.runtime.things.proxies.consumer_thread import MISSED, ConsumerThread
+from appbackplane.transport.directory import Directory, Place
 
 TD = {
     "@context": ["https://www.w3.org/2022/wot/td/v1.1", {"acme": "https://acme.example/"}],
@@ -82,7 +85,8 @@ class Garden:
             def setup(self) -> None:
                 self.add(pump, key="urn:dev:pump")
 
-        self.backplane = VirtualBackplane(Proxies(), topics=("things.*",))
+        self.component = Proxies()
+        self.backplane = VirtualBackplane(self.component, topics=("things.*",))
         self.backplane.run_until_idle()
 
     def begin(self, operation: str, **arguments: Any) -> Any:
@@ -181,12 +185,16 @@ def test_requests_are_bounded() -> None:
     assert (first.result(), second.result()) == (7, 7) and garden.call("level") == 7
 
 
-def test_messages_are_published_and_not_kept_as_values() -> None:
-    """A gateway would answer reads with a value that a later write has replaced."""
+def test_messages_are_published_and_answer_no_read() -> None:
+    """A gateway would answer with a value that a later write has replaced."""
     garden = Garden()
-    assert garden.say("property", "level", 4) == [("property", "level", 4, True), ("property", "level", None, False)]
+    assert garden.say("property", "level", 4) == [("property", "level", 4, True)]
     assert garden.say("event", "empty", 0.5) == [("event", "empty", 0.5, True)]
     assert garden.say("event", "empty", MISSED) == []
+    listed = listing_of([garden.component])
+    catalogue = Catalogue()
+    catalogue.take(Directory("s", 1, {"a": Place(1, "x", True)}, {}, {}), [("a", 1)], [listed])
+    assert not catalogue.things["urn:dev:pump"].is_cached
 
 
 def test_what_is_wrong_with_it_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -72,7 +72,7 @@ class KnownThings:
             raise NotFound(f"no thing {id!r}: GET /things lists all")
         return cast(CatalogueEntry, self.catalogue.things[id])
 
-    def cached(self, entry: CatalogueEntry, name: str) -> bytes | None:
+    def published(self, entry: CatalogueEntry, name: str) -> bytes | None:
         return {"level": b"7", "secret": b"5"}.get(name)
 
 

@@ -86,7 +86,7 @@ def test_a_thing_whose_process_has_changed_is_looked_up(directory: Directory | N
         (LAMP, "serial", None),
         (LAMP, "fade", None),
         (replace(LAMP, process="p2"), "level", None),
-        (replace(LAMP, is_replicated=True), "level", None),
+        (replace(LAMP, is_cached=False), "level", None),
         (replace(LAMP, node="other", home_id="urn:lamp"), "level", None),
     ],
 )
@@ -95,3 +95,20 @@ def test_a_published_value_answers_for_its_own_process_alone(
 ) -> None:
     """That of a replica, or of a process that has ended, may be another than the thing would answer."""
     assert mirror.cached(entry, name) == value
+
+
+@pytest.mark.parametrize(
+    ("entry", "name", "value"),
+    [
+        (replace(LAMP, is_cached=False), "level", b"7"),
+        (replace(LAMP, node="other", home_id="urn:lamp"), "level", b"7"),
+        (replace(LAMP, process="p2"), "level", None),
+        (LAMP, "serial", None),
+        (LAMP, "none", None),
+    ],
+)
+def test_a_search_finds_what_was_published_last(
+    entry: CatalogueEntry, name: str, value: bytes | None, mirror: Mirror
+) -> None:
+    """Wherever the thing lives, unless its process has ended."""
+    assert mirror.published(entry, name) == value

@@ -9,7 +9,14 @@ import msgspec
 import pytest
 
 from appbackplane.runtime.things.nodes.consumed_node import ConsumedNode
-from appbackplane.runtime.things.nodes.news import ExposedListing, ExposedThing, KnownNews, NodeNews
+from appbackplane.runtime.things.nodes.news import (
+    ExposedListing,
+    ExposedThing,
+    KnownNews,
+    NodeNews,
+    PublishedValues,
+    property_message,
+)
 from appbackplane.runtime.things.web.access import Access
 from appbackplane.runtime.things.web.mirror import Mirror
 from appbackplane.runtime.things.web.node_watch import NodeWatch
@@ -26,10 +33,13 @@ class Node:
         self.answers = [*answers]
         self.asked: list[dict[str, Any]] = []
         self.did: list[str] = []
+        self.values = list[PublishedValues]()
         self.done = asyncio.Event()
 
     async def call(self, route: str, *, arguments: dict[str, Any], timeout: float, retry: bool) -> Any:
         """The next answer."""
+        if route == "b/exposed.values":
+            return msgspec.to_builtins(self.values.pop(0) if self.values else PublishedValues(()))
         assert route == "b/exposed.news"
         self.asked.append(arguments["known"])
         if not self.answers:
@@ -48,16 +58,21 @@ class Node:
         """Some are missing."""
         self.did.append("lost")
 
+    def keep_of(self, node: ConsumedNode, body: dict[str, Any]) -> None:
+        """A value."""
+        self.did.append(f"kept {body['thing']} {body['data']}")
+
     def take_of(self, node: ConsumedNode, body: dict[str, Any]) -> None:
         """One has come."""
         self.did.append(f"took {body['thing']}")
 
 
-def watched(*answers: Any) -> tuple[ConsumedNode, Node]:
-    """Follow a node through its answers."""
+def watched(*answers: Any, values: tuple[PublishedValues, ...] = ()) -> tuple[ConsumedNode, Node]:
+    """Follow a node through its answers. `values`: the parts of the values that it tells."""
 
     async def main() -> tuple[ConsumedNode, Node]:
         node, there, stopping = ConsumedNode("b"), Node(*answers), asyncio.Event()
+        there.values = [*values]
         watch = NodeWatch(cast(AsyncClient, there), {"b": node}, cast(Mirror, there))
         running = asyncio.create_task(watch.run(stopping))
         await there.done.wait()
@@ -77,6 +92,35 @@ def test_a_node_is_asked_for_what_follows() -> None:
     node, there = watched(news(4, is_gap=True, listing=LISTING), news(5, {"thing": "urn:dev:lamp"}))
     assert there.did == ["things 1", "lost", "took urn:dev:lamp"] and node.problem == ""
     assert [each["number"] for each in there.asked] == [0, 4, 5]
+
+
+def test_what_was_published_before_is_known() -> None:
+    """In parts; and a node that never comes to an end is asked no more."""
+    lamp, own = (property_message(id, "p", "level", 7) for id in ("urn:dev:lamp", "urn:appbackplane:hall:x"))
+    parts = PublishedValues((lamp,), "urn:dev:lamp"), PublishedValues((own,), "urn:dev:lamp"), PublishedValues((lamp,))
+    _, there = watched(news(4, {"thing": "urn:dev:lamp"}, listing=LISTING), values=parts)
+    kept = ["kept urn:dev:lamp 7", "kept urn:appbackplane:b/hall:x 7"]
+    assert there.did == ["things 1", "lost", *kept, "took urn:dev:lamp"]
+    _, there = watched(news(4, listing=LISTING), news(5, is_gap=True), news(6))
+    assert there.did == ["things 1", "lost", "lost"]
+
+
+def test_a_value_that_may_have_changed_unheard_is_not_known() -> None:
+    """A node tells the values of its own things alone."""
+
+    async def main() -> list[bytes | None]:
+        mirror, b = Mirror(cast(AsyncClient, None), Access(None, lambda: 0.0)), ConsumedNode("b")
+        b.take(news(1, listing=ExposedListing(LISTING.things, ({"properties": {"level": {"observable": True}}},))))
+        mirror.take_things_of(b)
+        lamp, found = mirror.catalogue.things["urn:dev:lamp"], list[bytes | None]()
+        for node in (ConsumedNode("c"), b):
+            mirror.keep_of(node, property_message(lamp.id, "p", "level", 7))
+            found.append(mirror.published(lamp, "level"))
+        found.append(mirror.cached(lamp, "level"))
+        mirror.lose_messages_of(b)
+        return [*found, mirror.published(lamp, "level")]
+
+    assert asyncio.run(main()) == [None, b"7", None, None]
 
 
 def test_a_gap_is_told_before_what_follows() -> None:

@@ -217,11 +217,11 @@ def test_two_things_with_one_id_are_told_once(caplog: pytest.LogCaptureFixture) 
     places.refresh()
     places.refresh(is_thorough=True)
     assert places.generations.pop("b")
-    assert places.refresh() == ["lamp", "door"] and not places.catalogue.things["door"].is_replicated
+    assert places.refresh() == ["lamp", "door"] and places.catalogue.things["door"].is_cached
     places.generations["b"] = 1
     places.refresh()
     lamp, door = places.catalogue.things["lamp"], places.catalogue.things["door"]
-    assert (lamp.component, lamp.is_replicated, door.is_replicated) == ("house", False, True)
+    assert (lamp.component, lamp.is_cached, door.is_cached) == ("house", True, False)
     assert caplog.text.count("two things have the id lamp: that of component house is served") == 1
 
 
