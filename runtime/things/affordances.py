@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import NoneType
-from typing import Any, get_type_hints
+from typing import Any, Final, get_type_hints
 
 import msgspec
 
@@ -57,6 +57,10 @@ class EventAffordance:
     description: str | None
 
 
+#: The event by which streams tell that messages are missing: what they tell of an affordance has its name.
+LOST: Final = "lost"
+
+
 @dataclass(frozen=True, slots=True)
 class Affordances:
     """All affordances of a class, by kind and name."""
@@ -79,6 +83,8 @@ def affordances_of(cls: type) -> Affordances:
         if (mark.kind, mark.name) in seen:
             raise DeclarationError(f"{where}: the class has another {mark.kind} {mark.name!r}: give one another name")
         seen.add((mark.kind, mark.name))
+        if mark.is_observable:
+            _expect_streamable(mark.name, where)
         if mark.kind == "property":
             found.properties[mark.name] = _property(cls, mark, function, hints, where, description)
         else:
@@ -88,9 +94,15 @@ def affordances_of(cls: type) -> Affordances:
         name = name_of(event.name, attribute, where)
         if name in found.events:
             raise DeclarationError(f"{where}: the class has another event {name!r}: give one another name")
+        _expect_streamable(name, where)
         data = None if event.kind is NoneType else schema_of(event.kind, where)
         found.events[name] = EventAffordance(name, event.kind, data, event.title, event.description)
     return found
+
+
+def _expect_streamable(name: str, where: str) -> None:
+    if name == LOST:
+        raise DeclarationError(f"{where}: streams tell by {LOST!r} that messages are missing: give it another name")
 
 
 def marked(cls: type) -> Iterator[tuple[str, AffordanceMark]]:

@@ -16,6 +16,7 @@ from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
+from ..affordances import LOST
 from ..description import TD_CONTEXT, TD_CONTEXT_2019, Description
 from ..directory.validation import faults_of, is_too_deep
 
@@ -26,8 +27,8 @@ SCHEMES: Final = ("nosec", "bearer", "basic", "apikey")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9._-]*")
 #: Members of an affordance that say where it is, and not what.
 _OF_FORMS: Final = ("forms", "uriVariables")
-#: Names of the runtime's own operations of a thing.
-_RESERVED: Final = ("describe", "setters", "notify_all", "notify_changes")
+#: Names of the runtime's own operations of a thing, and of an event that its streams have.
+_RESERVED: Final = ("describe", "setters", "notify_all", "notify_changes", LOST)
 _METHODS: Final = {"readproperty": "GET", "writeproperty": "PUT", "invokeaction": "POST"}
 
 
@@ -165,7 +166,7 @@ def _affordance(
 ) -> ConsumedAffordance | str:
     """The affordance, or why it cannot be used. `allowed`: the origins of its forms; None: they are for a driver."""
     if not _NAME.fullmatch(name) or name in _RESERVED:
-        return "the name cannot be that of an operation"
+        return "the name means something else here"
     members = {member: value for member, value in said.items() if member not in _OF_FORMS}
     forms: dict[str, Form] = {}
     problem = "it has no form that can be used: JSON over HTTP"

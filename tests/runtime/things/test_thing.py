@@ -525,9 +525,23 @@ def two_events() -> None:
         very_hot = event(float, name="hot")
 
 
+def lost_event() -> None:
+    class LostEvent(Thing):
+        ball = event(int, name="lost")
+
+
+def lost_observable() -> None:
+    class LostObservable(Thing):
+        @prop(observable=True)
+        def lost(self) -> int:
+            return 7
+
+
 @pytest.mark.parametrize(
     ("declare", "words"),
     [
+        (lost_event, r"LostEvent.ball: streams tell by 'lost' that messages are missing: give it another name"),
+        (lost_observable, r"LostObservable.lost: streams tell by 'lost'"),
         (untyped, r"Untyped.level: name its type: def level\(self\) -> TYPE"),
         (any_value, r"AnyValue.level: the type Any allows any value"),
         (no_value, r"NoValue.level: a property has a value"),

@@ -117,12 +117,12 @@ def test_actions_take_arguments_or_one_input() -> None:
     assert "output" not in found["long"].said and found["long"].said["synchronous"] is True
 
 
-def test_names_that_no_operation_may_have_are_left_out() -> None:
+def test_names_that_mean_something_else_are_left_out() -> None:
     """Each with its reason; the rest is served."""
     forms = {"forms": [{"href": "x"}]}
-    found = read(td(properties={"a b": forms, "describe": forms, "ok": forms}, actions={"ok": forms}))
+    found = read(td(properties={"a b": forms, "describe": forms, "lost": forms, "ok": forms}, actions={"ok": forms}))
     assert list(found.properties) == ["ok"] and [each.partition(":")[0] for each in found.left_out] == [
-        "properties.a b", "properties.describe", "actions.ok",
+        "properties.a b", "properties.describe", "properties.lost", "actions.ok",
     ]  # fmt: skip
     many = read(td(properties={f"p{number}": forms for number in range(AFFORDANCES_MAX + 1)}))
     assert len(many.properties) == AFFORDANCES_MAX and "more than 256 affordances" in many.left_out[0]
