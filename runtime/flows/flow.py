@@ -19,6 +19,7 @@ from .fitting import fits, shown
 from .parts import Entry, FlowPart, InletPart, Lane, SourcePart, StagePart
 from .plan import INLET, FlowPlan
 from .stage import Chain, Stage
+from .turns import CAME_EARLY, Turn
 
 #: Items that a stage may have under way in the next one: a few milliseconds of work at 200,000 items a second.
 CREDITS_DEFAULT = 1_024
@@ -156,8 +157,13 @@ def _component(plan: FlowPlan, part: str) -> type[Component]:
 def _lane_class(stage: Stage, calls: tuple[str, ...]) -> type[Lane]:
     class StageLane(Lane):
         @operation(priority=stage.priority, calls=calls, idempotent=True)
-        async def take(self, items: list[Any]) -> int | None:
-            """Serve a chunk of items; its reply is the end of all that was made of them. It tells the lanes that were found."""
+        async def take(self, items: list[Any], turn: Turn | None = None) -> int | None:
+            """Serve a chunk of items; its reply is the end of all that was made of them. It tells the lanes that were found.
+
+            `turn`: where the order matters. A chunk that came before the one that it follows is not served (turns.CAME_EARLY).
+            """
+            if turn is not None and not self.turns.is_next(*turn):
+                return CAME_EARLY
             await self.serve(items)
             return self.lanes_found
 

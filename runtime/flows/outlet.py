@@ -3,7 +3,8 @@
 A chunk takes one credit for each of its items when it is sent, and gives them back when its action has ended: when everything
 that was made of its items has ended, too. So the credits of an edge bound the memory behind it, however slow the consumer is.
 Chunks of one lane are sent in order. Where the order matters (`by`), chunks that came back wait until the lane has answered
-all others, and are then sent again in their order. Thread-safe: the lanes of a stage may run in several threads.
+all others, and are then sent again in their order; and each says which one it follows, since a chunk that was sent before it is
+known that another one came back must not be served first. Thread-safe: the lanes of a stage may run in several threads.
 """
 
 from __future__ import annotations
@@ -41,13 +42,15 @@ class Origin:
 class Chunk:
     """Items that are sent in one call."""
 
-    __slots__ = ("items", "number", "origins", "since_ns", "target")
+    __slots__ = ("follows", "items", "number", "origins", "since_ns", "target")
 
     def __init__(self, target: LaneQueue, number: int, since_ns: int) -> None:
         self.target = target
         self.number = number
         #: When the first of its items was put into the outlet.
         self.since_ns = since_ns
+        #: The chunk of its lane that was sent before it; None: the lane has answered all that were.
+        self.follows: int | None = None
         self.items: list[Any] = []
         #: One for each part that came from another origin.
         self.origins: list[Origin] = []
@@ -57,7 +60,7 @@ class LaneQueue:
     """One lane of the next stage, or all of them if the items have no key."""
 
     __slots__ = (
-        "again", "count", "held_until_ns", "is_broken", "is_ready", "key", "outstanding_count", "parts", "trials",
+        "again", "count", "held_until_ns", "is_broken", "is_ready", "key", "outstanding_count", "parts", "sent", "trials",
     )  # fmt: skip
 
     def __init__(self, key: str | None) -> None:
@@ -68,6 +71,8 @@ class LaneQueue:
         #: Chunks that came back, by their numbers.
         self.again: list[Chunk] = []
         self.outstanding_count = 0
+        #: The number of the chunk that was sent last.
+        self.sent = 0
         #: Whether its order is broken: a chunk came back, and later ones may be served meanwhile.
         self.is_broken = False
         #: How often in a row a chunk came back, and until when nothing is sent.
@@ -85,7 +90,7 @@ class StageOutlet:
         self._chunk_most = chunk_max
         self.chunk_max = max(1, min(chunk_max, credits // CHUNKS_MIN))
         self._targets = [LaneQueue(key) for key in keys]
-        self._is_ordered = keys[0] is not None
+        self.is_ordered = keys[0] is not None
         self._mutex = threading.Lock()
         self._ready: deque[LaneQueue] = deque()
         self._outstanding: dict[int, Chunk] = {}
@@ -180,6 +185,12 @@ class StageOutlet:
             target.trials += 1
             target.held_until_ns = until_ns
 
+    def came_early(self, chunk: Chunk) -> None:
+        """The lane has not had the chunk before this one: it is sent again behind that."""
+        with self._mutex:
+            self._give_back(chunk)
+            self._again(chunk)
+
     def divide(self, chunk: Chunk) -> None:
         """The chunk as a whole cannot be sent: each half of it is tried next. It has two items or more."""
         with self._mutex:
@@ -235,7 +246,7 @@ class StageOutlet:
             return None
         room = self.credits - self.used_count
         if target.again:
-            if self._is_ordered and target.is_broken and target.outstanding_count:
+            if self.is_ordered and target.is_broken and target.outstanding_count:
                 return None  # a later chunk that is served meanwhile must not be followed by an earlier one
             target.is_broken = False
             chunk = target.again[0]
@@ -252,6 +263,8 @@ class StageOutlet:
             chunk = self._cut(target, size)
         self.waiting_count -= len(chunk.items)
         self.used_count += len(chunk.items)
+        chunk.follows = target.sent if target.outstanding_count else None
+        target.sent = chunk.number
         target.outstanding_count += 1
         self._outstanding[id(chunk)] = chunk
         return chunk

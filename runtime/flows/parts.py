@@ -25,6 +25,7 @@ from .pump import Pump
 from .sender import RETRY_S, ChunkSender
 from .source_file import SourceFile, file_of
 from .stage import Stage
+from .turns import Turns
 from .working import Distribution, Working
 
 _WAIT_NS = round(TIMEOUT_MAX_S * 1e9)
@@ -139,6 +140,7 @@ class Lane(AppObject):
     def __init__(self, part: StagePart, stage: Stage, number: int) -> None:
         self._part = part
         self._number = number
+        self.turns = Turns()
         self.working = Working(stage, part.letters, part.unix_ns)
         batch = stage.batch
         self._wait_s = 0.0 if batch is None else batch.wait_ms / 1e3

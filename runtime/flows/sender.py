@@ -9,6 +9,7 @@ again, otherwise their items are counted as lost.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from ..execution.actions.coroutines import should_stop
 from ..execution.actions.method_action import MethodAction
 from ..objects.app_object import AppObject
 from .outlet import Chunk, Origin, StageOutlet
+from .turns import CAME_EARLY
 
 #: Seconds until a chunk that came back is sent again: a process is back in 56 ms. Doubled each time, up to the second one.
 RETRY_S, RETRY_MAX_S = 0.05, 1.0
@@ -44,6 +46,8 @@ class ChunkSender(AppObject):
         consumer is sent again. `ended`: is told of origins that have ended. `failed`: is told of an item that cannot be sent.
         """
         self._outlet = outlet
+        #: Names this sender to the lanes.
+        self._id = os.urandom(8).hex()
         self._route = route
         self._priority = priority
         self._own_priority = min(priority, priorities - 1)  # the consumer's backplane may have more
@@ -70,17 +74,23 @@ class ChunkSender(AppObject):
             self._post()
         if chunk is None:
             return
+        arguments: dict[str, Any] = {"items": chunk.items}
+        if self._outlet.is_ordered:
+            arguments["turn"] = (self._id, chunk.number, chunk.follows)
         try:
             lanes = await AppObject.request(
-                self, self._route, {"items": chunk.items}, key=chunk.target.key, priority=self._priority,
+                self, self._route, arguments, key=chunk.target.key, priority=self._priority,
                 timeout=TIMEOUT_MAX_S, retry=False,
             )  # fmt: skip
         except BackplaneError as error:
             self._ended(self._after(chunk, error))
         else:
-            if lanes:
-                self._outlet.spread(lanes)
-            self._ended(self._outlet.ended(chunk))
+            if lanes == CAME_EARLY:
+                self._outlet.came_early(chunk)
+            else:
+                if lanes:
+                    self._outlet.spread(lanes)
+                self._ended(self._outlet.ended(chunk))
         self.kick()
 
     def _after(self, chunk: Chunk, error: BackplaneError) -> Sequence[Origin]:

@@ -7,6 +7,7 @@ from tests.mutation.mutation import Mutation
 OUTLET, SENDER, PUMP = "runtime/flows/outlet.py", "runtime/flows/sender.py", "runtime/flows/pump.py"
 WORKING, PARTS, FILE = "runtime/flows/working.py", "runtime/flows/parts.py", "runtime/flows/source_file.py"
 LANES, DECLARING, REGISTRY = "runtime/flows/parallelism.py", "runtime/flows/declaring.py", "runtime/objects/registry.py"
+TURNS = "runtime/flows/turns.py"
 FLOW, EDGES = "runtime/flows/flow.py", "supervisor/live/edges.py"
 TESTS = (
     "tests/runtime/flows/test_outlet.py", "tests/runtime/flows/test_flowing.py", "tests/runtime/flows/test_source_file.py",
@@ -25,6 +26,15 @@ MUTATIONS = (
     flow("crumbs", OUTLET, "size < self.chunk_max // 2", "size < 0"),
     flow("lanes overtake", OUTLET, "target.is_broken = True", "target.is_broken = False"),
     flow("what came back goes last", OUTLET, "key=lambda each: each.number", "key=lambda each: -each.number"),
+    flow(
+        "a chunk follows nothing", OUTLET, "chunk.follows = target.sent if target.outstanding_count else None", "pass"
+    ),
+    flow(
+        "a chunk waits for what has ended", OUTLET, "target.sent if target.outstanding_count else None", "target.sent"
+    ),
+    flow("what came early is served", FLOW, "if turn is not None and not self.turns.is_next(*turn):", "if False:"),
+    flow("what came early counts as served", SENDER, "if lanes == CAME_EARLY:", "if False:"),
+    flow("senders take each other's turn", TURNS, "self._last[sender] = number", 'self._last[""] = number'),
     flow("too soon", OUTLET, "if now_ns < target.held_until_ns:", "if now_ns < 0:"),
     flow("lost in silence", OUTLET, "self.lost_count += len(chunk.items)", "self.lost_count += 0"),
     flow("credits of the dead", OUTLET, "self.used_count -= len(chunk.items)", "self.used_count -= 1"),

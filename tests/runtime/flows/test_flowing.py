@@ -22,6 +22,7 @@ from appbackplane.runtime import (
     source,
     stage,
 )
+from appbackplane.runtime.flows.turns import CAME_EARLY
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.codec import FRAME_BYTES_MAX
 
@@ -165,6 +166,47 @@ def test_items_of_one_key_stay_in_order_in_one_lane(kept: Kept) -> None:
         assert [n for n in kept.items if n % 10 == rest] == list(range(rest, 1_000, 10))
     assert all(len(names) == 1 for names in lanes.values())
     assert len(set.union(*lanes.values())) > 1
+
+
+def test_a_chunk_that_comes_before_the_one_it_follows_is_not_served(kept: Kept) -> None:
+    """As in a process that has started again: it knows nothing of the chunk that died with its predecessor."""
+
+    @sink(by=lambda number: number, parallel=1)
+    def keep(number: int) -> None:
+        kept.items.append(number)
+
+    backplane = VirtualBackplane(Flow("f", thousand >> keep).components["keep"]())
+
+    def take(number: int, follows: int | None, sender: str = "a") -> Any:
+        return backplane.call("f_keep.take", key="0", items=[number], turn=(sender, number, follows)).result()
+
+    assert take(2, 1) == CAME_EARLY and kept.items == []
+    assert take(1, None) is None and take(2, 1) is None and take(4, 3) == CAME_EARLY
+    assert take(9, 2, "b") == CAME_EARLY and take(9, None, "b") is None and take(3, 2) is None
+    assert kept.items == [1, 2, 9, 3]
+
+
+def test_what_came_early_is_sent_again_in_order(kept: Kept) -> None:
+    """Behind the one before it, and no item is lost or counted as sent twice."""
+
+    @sink(by=lambda number: number, parallel=1)
+    def keep(number: int) -> None:
+        """Another process."""
+
+    backplane = without(Flow("f", endless >> keep, credits=CREDITS, delivery="at_least_once"), "keep")
+    backplane.advance(0.1)
+    first, second, *others = backplane.outside_calls("f_keep.take")
+    assert second.arguments["turn"][2] == first.arguments["turn"][1]
+    for each in (second, *others):
+        each.reply(CAME_EARLY)
+    backplane.advance(0.1)
+    assert backplane.outside_calls("f_keep.take") == [first, second, *others], "the first one has not been answered"
+    first.fail(Unavailable("starting", retry_after=0.05))
+    backplane.advance(0.2)
+    again = [each for each in backplane.outside_calls("f_keep.take") if each not in (first, second, *others)]
+    assert [each.arguments["items"] for each in again] == [each.arguments["items"] for each in (first, second, *others)]
+    edge = figures(backplane, "f_endless")["edge"]
+    assert (edge["ended"], edge["lost"], edge["resent"]) == (0, 0, len(first.arguments["items"]))
 
 
 def test_a_key_may_be_a_field_and_an_item_without_it_is_a_dead_letter(kept: Kept) -> None:

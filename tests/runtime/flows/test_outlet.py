@@ -42,6 +42,28 @@ def test_no_more_is_sent_than_there_are_credits() -> None:
     assert outlet.used_count == 8
 
 
+def test_a_chunk_says_which_one_it_follows() -> None:
+    """In its lane, and while that may still come back: then the lane is to have had it, too."""
+    outlet = StageOutlet(64, ["0", "1"], chunk_max=2)
+    put(outlet, 1, 2, 3, 4, 5, lane=0)
+    put(outlet, 6, lane=1)
+    chunks = sorted(taken(outlet), key=lambda each: each.items)
+    first, second, third, other = chunks
+    assert [each.follows for each in chunks] == [None, first.number, second.number, None]
+    outlet.came_early(third)
+    outlet.came_early(second)
+    assert taken(outlet) == [], "the lane has one that may come back"
+    outlet.came_back(first, 5, has_begun=True)
+    again = taken(outlet, now_ns=5)
+    assert items_of(again) == [[1, 2], [3, 4], [5]]
+    assert [each.follows for each in again] == [None, first.number, second.number]
+    for each in (*again, other):
+        outlet.ended(each)
+    assert (outlet.used_count, outlet.waiting_count, outlet.resent_count) == (0, 0, 2)
+    put(outlet, 7, lane=0)
+    assert [each.follows for each in taken(outlet, now_ns=5)] == [None]
+
+
 def test_what_came_together_is_sent_together() -> None:
     """Single items of many origins make one chunk; each origin ends with the last of its own items."""
     outlet = StageOutlet(16, [None])
