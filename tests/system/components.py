@@ -692,6 +692,11 @@ class Worker(Component):
         """What has ended."""
         self.log.clear()
 
+    @operation(priority=0)
+    def let_go(self, name: str) -> None:
+        """Whoever works until he is told."""
+        self.log.append(f"{name} may go")
+
 
 class Workplace(AppObject):
     """Where it is done."""
@@ -709,6 +714,14 @@ class Workplace(AppObject):
             self.log.append(f"{name} {type(error).__name__}")
             raise
         self.log.append(f"{name} done")
+        return name
+
+    @operation()
+    async def work_until_told(self, name: str) -> str:
+        """Until somebody lets it go."""
+        self.log.append(f"{name} began")
+        while f"{name} may go" not in self.log:
+            await pause(0.01)
         return name
 
 

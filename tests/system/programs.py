@@ -19,6 +19,8 @@ import psutil
 
 from appbackplane.transport import AsyncClient, BackplaneError, Client, PendingCall, connect, connect_async
 
+#: As long as LIMIT_S of tests/waiting.py, which these programs cannot import.
+LIMIT_S = 120.0
 #: Calls outstanding at a time: what a busy program has, far below what a component admits.
 WINDOW = 500
 
@@ -123,7 +125,7 @@ def concurrent(client: Client, words: list[str]) -> object:
                 await asyncio.wait_for(asyncio.Event().wait(), pause_s)
 
     async def run() -> None:
-        async with await connect_async(sys.argv[2]) as asynchronous:
+        async with await connect_async(sys.argv[2], timeout=LIMIT_S) as asynchronous:
             await asyncio.gather(*(call_on(asynchronous) for _ in range(tasks_count)))
 
     asyncio.run(run())
@@ -133,7 +135,7 @@ def concurrent(client: Client, words: list[str]) -> object:
 def crowd(client: Client, words: list[str]) -> object:
     """COUNT clients, each with a call outstanding, a subscription and a message published; then wait to be killed."""
     run_dir, count = Path(words[0]), int(words[1])
-    clients = [client, *(connect(run_dir) for _ in range(count - 1))]
+    clients = [client, *(connect(run_dir, timeout=LIMIT_S) for _ in range(count - 1))]
     pending = [one.submit("sleeper.hold", seconds=0.05) for one in clients]
     for one in clients:
         one.subscribe("numbers.*")
@@ -148,7 +150,7 @@ def hearer(client: Client, words: list[str]) -> object:
     """Hear TOPIC until a message comes that is not filled: what was heard, and what the gaps say is missing."""
     count = last = lost = 0
     is_in_order = True
-    with client.subscribe(*words) as subscription:
+    with client.subscribe(*words, timeout=LIMIT_S) as subscription:
         _ready()
         for message in subscription:
             count += 1
@@ -282,7 +284,7 @@ def hold(client: Client, words: list[str]) -> object:
 
 def deaf(client: Client, words: list[str]) -> object:
     """Subscribe to TOPIC, and never look; at the end, the memory (MiB), and what is here and what is missing."""
-    with client.subscribe(*words) as subscription:
+    with client.subscribe(*words, timeout=LIMIT_S) as subscription:
         before_mib = _memory_mib()
         _ready()
         sys.stdin.read()
@@ -319,7 +321,7 @@ PROGRAMS = {
 def main() -> None:
     """Run one."""
     name, run_dir, *words = sys.argv[1:]
-    with connect(Path(run_dir)) as client:
+    with connect(Path(run_dir), timeout=LIMIT_S) as client:
         answer = PROGRAMS[name](client, words)
         print(json.dumps(answer), flush=True)
 

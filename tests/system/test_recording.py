@@ -75,7 +75,7 @@ def test_every_action_is_recorded_once_and_every_message_of_a_recorded_topic(up:
     """Over several segments; read when the system is down, as one does the next morning."""
     system = up(RECORDED)
     with system.connect() as client:
-        handles = [client.submit("sender.send", count=1) for _ in range(9_000)]
+        handles = [client.submit("sender.send", count=1, timeout=LIMIT_S) for _ in range(9_000)]
         for handle in handles:
             handle.result(LIMIT_S)
         told = client.call("backplane.tower.statistics")["recording"]

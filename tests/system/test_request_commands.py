@@ -15,13 +15,14 @@ from appbackplane.transport.errors import FailedPrecondition
 
 from .conftest import HERE, System, Up, ask_until, command, lay_out, standing
 
+#: What it does at 22:00 bears on no test that is executed then.
 THREADS = """
 [backplane.index]
 components = ["operated:Index"]
 [backplane.index.settings.Index.policy]
 workers = 2
 ready = 50
-schedule = { "every 1h" = ["workers 2", "lanes off"], "mon-fri 22:00" = "quiesce" }
+schedule = { "every 1h" = ["workers 2", "lanes off"], "mon-fri 22:00" = "beat" }
 """
 PROCESSES = """
 [backplane.index]
@@ -133,7 +134,7 @@ def test_a_person_reads_tables(threads: tuple[System, Client]) -> None:
         "WORKER ",
         "lanes off; ageing off",
         "scheduled, every 0.05s: beat",
-        "mon-fri 22:00: quiesce",
+        "mon-fri 22:00: beat",
     ):
         assert part in shown, shown
     assert int(system.command("requests", "index", "beats_so_far").stdout) > 1
@@ -171,7 +172,7 @@ def test_a_kernel_of_processes_is_operated_the_same(start: Up) -> None:
 def test_a_schedule_that_makes_no_sense_is_found_before_anything_starts(folder: Path, schedule: str, says: str) -> None:
     """By `check`, in one line that names the component."""
     shutil.copy(HERE / "operated.py", folder)
-    toml = lay_out(folder, "demo", THREADS.replace('"mon-fri 22:00" = "quiesce"', schedule))
+    toml = lay_out(folder, "demo", THREADS.replace('"mon-fri 22:00" = "beat"', schedule))
     ended = command(folder, "check", str(toml))
     assert ended.returncode == 2
     assert says in ended.stderr

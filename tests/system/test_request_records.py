@@ -15,6 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.launching import COMMAND
+from tests.waiting import wait_until
 
 from .conftest import LIMIT_S, System, Up, environment
 from .test_recording import read
@@ -43,6 +44,8 @@ kernel = "measured:Spread"
 WIDTH = 12
 #: A tree, its files, and the chunks of these.
 REQUESTS = {1: 1, 2: WIDTH, 3: WIDTH * WIDTH}
+#: Its name and its labels.
+Sample = tuple[str, frozenset[tuple[str, str]]]
 
 
 @pytest.fixture
@@ -56,7 +59,7 @@ def listened(system: System, count: int) -> list[Mapping[str, Any]]:
     """Records of intervals, as they are published, until so many requests have ended."""
     found: list[Mapping[str, Any]] = []
     with system.connect() as client:
-        messages = client.subscribe("index.interval")
+        messages = client.subscribe("index.interval", timeout=LIMIT_S)
         with system.connect() as other:
             assert other.call("index.work", width=WIDTH, timeout=LIMIT_S) == WIDTH * WIDTH
         for message in messages:
@@ -66,7 +69,26 @@ def listened(system: System, count: int) -> list[Mapping[str, Any]]:
     raise AssertionError("the topic has ended")
 
 
-def samples(system: System) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+def statistics_of(system: System) -> Any:
+    """Of the kernel's backplane. Status goes on without one that does not answer in time."""
+
+    def told() -> Any:
+        return next(e["statistics"] for e in system.status(statistics=True)["backplanes"] if e["name"] == "index")
+
+    return wait_until(told, "the statistics do not come")
+
+
+def samples_with(system: System, wanted: Sample) -> dict[Sample, float]:
+    """As `samples`, once this one is among them: a backplane that does not answer in time is left out."""
+
+    def found() -> dict[Sample, float]:
+        all = samples(system)
+        return all if wanted in all else {}
+
+    return wait_until(found, f"{wanted} is not in the metrics")
+
+
+def samples(system: System) -> dict[Sample, float]:
     """As Prometheus reads them."""
     url = system.wait_for("metrics at ").split("metrics at ")[1]
     with urllib.request.urlopen(url, timeout=LIMIT_S) as reply:
@@ -87,15 +109,16 @@ def test_a_kernel_on_threads(start: Up) -> None:
         assert sum(each["ended"] for each in body["by_worker"].values()) == body["ended"]
     assert max(body["executing_max"][2] for body in found) >= 1
 
-    statistics = next(e["statistics"] for e in system.status(statistics=True)["backplanes"] if e["name"] == "index")
+    statistics = statistics_of(system)
     told = statistics["requests"]["index"]
     assert (told["ended"], told["joined"], told["failed"]) == (total, total, 0)
     assert sum(each["ended"] for each in told["by_worker"].values()) == total
     assert told["recording"]["lost"] == 0 and told["recording"]["problem"] is None
 
-    metrics = samples(system)
     whose = {"system": "demo", "backplane": "index", "component": "index"}
-    assert metrics["appbackplane_requests_ended_total", frozenset(whose.items())] == total
+    ended = "appbackplane_requests_ended_total", frozenset(whose.items())
+    metrics = samples_with(system, ended)
+    assert metrics[ended] == total
     ready = frozenset({**whose, "lane": "3", "state": "ready"}.items())
     assert metrics["appbackplane_requests", ready] == 0
     by_worker = [value for (name, _), value in metrics.items() if name == "appbackplane_requests_worker_ended_total"]
@@ -121,7 +144,7 @@ def test_a_kernel_on_processes(start: Up) -> None:
     system = start(PROCESSES)
     with system.connect() as client:
         assert client.call("spread.count", width=500, timeout=LIMIT_S) == 500
-    statistics = next(e["statistics"] for e in system.status(statistics=True)["backplanes"] if e["name"] == "index")
+    statistics = statistics_of(system)
     assert {name for name, each in statistics["requests"]["spread"]["by_worker"].items() if each["ended"]} <= {
         "seats-1",
         "seats-2",

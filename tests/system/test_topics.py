@@ -11,7 +11,7 @@ import pytest
 from appbackplane.transport import Client, Message
 from tests.waiting import Limit
 
-from .conftest import System, Up, answer_of, ask_until, standing, wait_dead, wait_ready
+from .conftest import LIMIT_S, System, Up, answer_of, ask_until, standing, wait_dead, wait_ready
 
 #: Nobody else hears the sender, so that what is lost is lost to one.
 TOWER = """
@@ -50,14 +50,18 @@ def radio(_no_ignored_interrupt: None) -> Iterator[System]:
 
 def test_a_message_reaches_other_backplanes_and_clients_in_order(radio: System) -> None:
     """Subscribers by declaration and subscribers of the moment, exact topics and all below; numbered, so that gaps are seen."""
-    with radio.connect() as client, client.subscribe("numbers.next") as exact, client.subscribe("numbers.*") as below:
+    with (
+        radio.connect() as client,
+        client.subscribe("numbers.next", timeout=LIMIT_S) as exact,
+        client.subscribe("numbers.*", timeout=LIMIT_S) as below,
+    ):
         assert exact.unconfirmed == below.unconfirmed == ()
         before = client.call("sender.send", count=0)
         had = len(ask_until(client, "hearer.heard", lambda heard: before in (0, *heard)))
         assert client.call("sender.send", count=500) == before + 500
         wanted = list(range(before + 1, before + 501))
-        assert [exact.get(timeout=30).body["number"] for _ in wanted] == wanted
-        assert [below.get(timeout=30).body["number"] for _ in wanted] == wanted
+        assert [exact.get(timeout=LIMIT_S).body["number"] for _ in wanted] == wanted
+        assert [below.get(timeout=LIMIT_S).body["number"] for _ in wanted] == wanted
         assert (exact.lost_count, below.lost_count) == (0, 0)
         assert ask_until(client, "hearer.heard", lambda heard: len(heard) == had + 500)[had:] == wanted
         assert client.publish("numbers.own", number=-1, filling=b"") == 1, "clients publish too: to the one that hears"
@@ -89,9 +93,9 @@ def test_a_subscriber_that_is_restarted_hears_again_and_what_it_missed_is_counte
 def test_a_publisher_that_is_restarted_is_heard_again(up: Up) -> None:
     """A client subscribes to whoever publishes, at any time: also to those that come back."""
     system = up(TOWER)
-    with system.connect() as client, client.subscribe("numbers.next") as numbers:
+    with system.connect() as client, client.subscribe("numbers.next", timeout=LIMIT_S) as numbers:
         client.call("sender.send", count=3)
-        assert [numbers.get(timeout=30).body["number"] for _ in range(3)] == [1, 2, 3]
+        assert [numbers.get(timeout=LIMIT_S).body["number"] for _ in range(3)] == [1, 2, 3]
         tower = system.pids()["tower"]
         os.kill(tower, signal.SIGKILL)
         wait_dead(tower)
@@ -132,12 +136,12 @@ def test_a_client_that_does_not_read_loses_messages_and_can_count_them(up: Up) -
 def test_who_stops_listening_is_sent_nothing_more(radio: System) -> None:
     """A closed subscription that the publisher does not hear of costs both sides for as long as the client lives."""
     with radio.connect() as client:
-        with client.subscribe("numbers.next") as numbers:
+        with client.subscribe("numbers.next", timeout=LIMIT_S) as numbers:
             sent = client.call("sender.send", count=1)
-            assert numbers.get(timeout=30).body["number"] == sent
-        with client.subscribe("numbers.*") as other:  # from here on a message that still came would be seen
+            assert numbers.get(timeout=LIMIT_S).body["number"] == sent
+        with client.subscribe("numbers.*", timeout=LIMIT_S) as other:  # from here on one that still came would be seen
             client.call("sender.send", count=1)
-            assert other.get(timeout=30).body["number"] == sent + 1
+            assert other.get(timeout=LIMIT_S).body["number"] == sent + 1
         for name in ("tower", "kitchen", "yard"):
             links = client.call(f"backplane.{name}.statistics")["links"]
             assert links["refused_casts"] == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 
 from appbackplane.transport import InternalError, call_checks
 from tests.collector import Collector, Span, collecting
+from tests.waiting import wait_until
 
 from .conftest import HERE, LIMIT_S, System, Up, ask_until, standing
 
@@ -122,9 +124,13 @@ def test_log_lines_name_the_span_that_wrote_them(chain: System, collector: Colle
     with chain.connect() as client:
         client.call("top.all", number=5)
     (top,) = of_route(collector.wait_for(lambda spans: bool(of_route(spans, "top.all"))), "top.all")
-    lines = [json.loads(line) for line in chain.command("logs", "--json").stdout.splitlines()]
-    traces = [line["trace"] for line in lines if line["message"] == "asked"]
-    assert traces.count(f"00-{top.trace}-{top.id}-01") == 1
+
+    def traces() -> list[str]:
+        lines = [json.loads(line) for line in chain.command("logs", "--json").stdout.splitlines()]
+        return [line["trace"] for line in lines if line["message"] == "asked"]
+
+    # The supervisor writes the line, and the collector may have the span before.
+    wait_until(lambda: traces().count(f"00-{top.trace}-{top.id}-01") == 1, lambda: (top, traces()))
 
 
 def test_only_roots_are_sampled_by_ratio(up: Up, folder: Path) -> None:
@@ -166,12 +172,13 @@ def test_what_a_client_gives_as_a_trace_and_is_none_spoils_nothing(chain: System
 
 def test_an_address_where_nobody_listens_is_one_clear_line(up: Up, folder: Path) -> None:
     """It may come later, so it is no reason to stay down."""
-    with collecting() as collector:
-        address = collector.address
-    system = tracing(up, folder, f'otlp = "{address}"')
-    with system.connect() as client:
-        assert client.call("leaf.double", number=5) == 10
-    line = system.wait_for(f"traces: {address} takes no spans")
+    with socket.socket() as taken:  # nobody else gets the port meanwhile
+        taken.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        system = tracing(up, folder, f'otlp = "{address}"')
+        with system.connect() as client:
+            assert client.call("leaf.double", number=5) == 10
+        line = system.wait_for(f"traces: {address} takes no spans")
     assert "Connection refused" in line or "Failed to establish" in line
     assert "check [trace] otlp" in line
 

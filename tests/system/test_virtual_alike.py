@@ -12,7 +12,7 @@ from appbackplane.transport import Client
 from appbackplane.transport.errors import BackplaneError, Busy, DeadlineExceeded
 
 from .components import Hearer, Sender, Shelf, Worker
-from .conftest import System, Up, ask_until, standing
+from .conftest import LIMIT_S, System, Up, ask_until, standing
 
 WORKSHOP = """
 [backplane.main]
@@ -102,14 +102,14 @@ def deadline_of_a_key_while_it_runs(world: World) -> list[object]:
 
 
 def deadline_in_the_queue(world: World) -> list[object]:
-    first = work(world)
+    first = work(world, timeout=LIMIT_S)
     queued = work(world, "b", timeout=0.3)
     return [world.end(queued), first.cancel()]
 
 
 def deadline_frees_the_object(world: World) -> list[object]:
     """Its work is taken back then, so that the next one begins long before it would have ended."""
-    return [world.end(work(world, timeout=0.3)), world.end(work(world, "b", seconds=0.0, timeout=10.0))]
+    return [world.end(work(world, timeout=0.3)), world.end(work(world, "b", seconds=0.0))]
 
 
 def taken_back_while_it_runs(world: World) -> list[object]:
@@ -120,9 +120,16 @@ def taken_back_while_it_runs(world: World) -> list[object]:
 
 def taken_back_with_a_key_while_it_runs(world: World) -> list[object]:
     """The work is done all the same, and whoever comes again gets its result."""
-    call = work(world, seconds=0.3, idempotency_key="again")
+
+    def begin() -> Any:
+        return world.call("worker.work_until_told", key="place-0", name="a", idempotency_key="again", timeout=LIMIT_S)
+
+    call = begin()
     world.wait_begun()
-    return [call.cancel(), world.end(call), world.end(work(world, seconds=0.3, idempotency_key="again"))]
+    seen = [call.cancel(), world.end(call)]
+    again = begin()
+    world.call("worker.let_go", name="a").result()
+    return [*seen, world.end(again)]
 
 
 def taken_back_in_the_queue(world: World) -> list[object]:
@@ -142,20 +149,31 @@ def asked_too_early(world: World) -> list[object]:
     call = world.call("worker.walk", key="gate", who="a")
     early = [said(lambda: call.result(timeout=0.1)), said(lambda: call.exception(timeout=0.1)), call.done(), repr(call)]
     world.call("worker.open", key="gate").result()
-    return [*early, call.result(timeout=20.0), call.done(), repr(call), call.exception(), call.result(), call.cancel()]
+    return [
+        *early,
+        call.result(timeout=LIMIT_S),
+        call.done(),
+        repr(call),
+        call.exception(),
+        call.result(),
+        call.cancel(),
+    ]
 
 
 def asked_until_its_deadline(world: World) -> list[object]:
     call = work(world, timeout=0.3)
-    return [type(call.exception(timeout=20.0)).__name__, call.done(), call.cancel()]
+    return [type(call.exception(timeout=LIMIT_S)).__name__, call.done(), call.cancel()]
 
 
 def tried_again(world: World) -> list[object]:
     """Until its deadline, where waiting may help; its error tells how often."""
     of_another_state = world.call("shelf.stand_by", retry=True)
-    taken = [work(world, str(number)) for number in range(50)]
-    refused = world.call("worker.work", key="place-1", name="late", retry=True, timeout=1.5)
-    error = refused.exception(timeout=20.0)
+    taken = [work(world, str(number), timeout=LIMIT_S) for number in range(50)]
+    for timeout in (1.5, 15.0):
+        refused = world.call("worker.work", key="place-1", name="late", retry=True, timeout=timeout)
+        error = refused.exception(timeout=LIMIT_S)
+        if error.attempts > 1:  # a busy machine may not get to the second within the shorter time
+            break
     # The deadline may come while an attempt is on its way: then nobody knows what it would have ended in.
     seen = [said(of_another_state.result), isinstance(error, Busy | DeadlineExceeded), error.attempts > 1]
     return [*seen, *(each.cancel() for each in taken)]
@@ -292,10 +310,10 @@ def test_a_subscription_hears_in_a_test_what_it_hears_in_a_process(up: Up) -> No
     """Messages of objects only, from the moment on in which it returns, until it is closed."""
 
     def program(world: World) -> list[object]:
-        with world.client.subscribe("numbers.*") as numbers:
+        with world.client.subscribe("numbers.*", timeout=LIMIT_S) as numbers:
             seen: list[object] = [numbers.topic, numbers.unconfirmed, numbers.try_get()]
             seen += [world.client.publish("numbers.next", number=0, filling=b"")]
-            seen += [world.call("sender.send", count=2).result(), numbers.get(), numbers.get(timeout=20.0)]
+            seen += [world.call("sender.send", count=2).result(), numbers.get(), numbers.get(timeout=LIMIT_S)]
             seen += [said(lambda: numbers.get(timeout=0.2)), repr(numbers.try_get())]
         world.call("sender.send", count=1).result()
         return [*seen, list(numbers), numbers.lost_count, said(numbers.get), said(numbers.try_get)]

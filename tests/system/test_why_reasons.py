@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from appbackplane.transport import Client
+from tests.waiting import Limit, wait_until
 
 from .conftest import LIMIT_S, System, Up, ask_until, standing, wait_dead
 
@@ -37,7 +38,6 @@ LIMITED = """
 components = ["components:Clinic"]
 cpu_limit = 1
 cpu_exempt = 1
-tick = "30s"
 """
 
 
@@ -52,7 +52,8 @@ class Ward:
 
     def submit(self, operation: str, key: str | None = None, priority: int | None = None, **arguments: Any) -> None:
         """A call that waits."""
-        self.client.submit(f"clinic.{operation}", key=key, priority=priority, arguments=arguments)
+        route = f"clinic.{operation}"
+        self.client.submit(route, key=key, priority=priority, timeout=10 * LIMIT_S, arguments=arguments)
 
     def operate(self, key: str = "anna", priority: int | None = None) -> None:
         """The only worker is held, until the end."""
@@ -267,20 +268,25 @@ def test_the_reason_is_found_in_a_system_that_has_it(clinic: System, up: Up, tmp
     system = up(CLINIC.format(more=SPOILT[reason])) if reason in SPOILT else clinic
     with ward_in(system, tmp_path) as ward:
         asked = REASONS[reason](ward)
-        found = ward.why(asked)
-        assert reason in [one["because"] for one in found], found
+        # A backplane that gets no CPU for two seconds gives another reason: that it does not answer.
+        limit, found = Limit(), ward.why(asked)
+        while reason not in [one["because"] for one in found]:
+            limit.check(found)
+            found = ward.why(asked)
         assert all(one["text"] for one in found)
         if reason == "no_answer":
             os.kill(ward.system.pids()["clinic"], signal.SIGCONT)
 
 
 def test_a_spent_cpu_budget_is_found(up: Up, tmp_path: Path) -> None:
-    """1 % of thirty seconds, used at once: the rest of them nothing runs, and the reason is not to be guessed."""
+    """1 % of each second, and a whole one used at once: for a hundred nothing runs, and the reason is not to be guessed."""
     system = up(LIMITED)
     with system.connect() as client:
-        client.call("clinic.count", key="anna", seconds=0.5, timeout=LIMIT_S)
+        client.call("clinic.count", key="anna", seconds=1.0, timeout=LIMIT_S)
         ward = Ward(system, client, tmp_path / "done")
         ward.submit("listen", "bert")
         ward.arrived(1)
-        (found,) = ward.why("clinic.listen")
-        assert found["because"] == "cpu_budget"
+        wait_until(
+            lambda: [one["because"] for one in ward.why("clinic.listen")] == ["cpu_budget"],
+            lambda: ward.why("clinic.listen"),
+        )

@@ -17,6 +17,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from appbackplane.transport import BackplaneError, Client, connect, connect_async
 
+#: As long as LIMIT_S of tests/waiting.py, which these programs cannot import.
+LIMIT_S = 120.0
 exporter = InMemorySpanExporter()
 provider = TracerProvider()
 provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -26,7 +28,7 @@ tracer = trace.get_tracer("program")
 
 def spans(run_dir: str) -> None:
     """One call of each kind, each in a span of its own."""
-    with connect(run_dir) as client:
+    with connect(run_dir, timeout=LIMIT_S) as client:
         with tracer.start_as_current_span("by call"):
             client.call("top.all", number=1)
         with tracer.start_as_current_span("by submit"):
@@ -42,7 +44,7 @@ def spans(run_dir: str) -> None:
 
 async def spans_async(run_dir: str) -> None:
     """The same on asyncio."""
-    async with await connect_async(run_dir) as client:
+    async with await connect_async(run_dir, timeout=LIMIT_S) as client:
         with tracer.start_as_current_span("by async call"):
             await client.call("top.all", number=1)
         with tracer.start_as_current_span("by async submit"):
@@ -54,13 +56,13 @@ async def spans_async(run_dir: str) -> None:
 
 def sampled(run_dir: str) -> None:
     """One call, sampled here."""
-    with connect(run_dir) as client:
+    with connect(run_dir, timeout=LIMIT_S) as client:
         client.call("top.all", number=1)
 
 
 def failing(run_dir: str) -> None:
     """An operation that raises, and one that is not there."""
-    with connect(run_dir) as client:
+    with connect(run_dir, timeout=LIMIT_S) as client:
         with suppress(BackplaneError):
             client.call("leaf.double", number=13)
         with suppress(BackplaneError):
@@ -76,7 +78,7 @@ def failing(run_dir: str) -> None:
 
 async def failing_async(run_dir: str) -> None:
     """The same on asyncio, of a cast and of a submitted call."""
-    async with await connect_async(run_dir) as client:
+    async with await connect_async(run_dir, timeout=LIMIT_S) as client:
         with suppress(BackplaneError):
             await client.cast("leaf.none")
         with suppress(BackplaneError):
@@ -110,7 +112,7 @@ class Publishing(logging.Handler):
 def entangled(run_dir: str) -> None:
     """One thread calls, another one logs."""
     provider.add_span_processor(Entangling())
-    with connect(run_dir) as client:
+    with connect(run_dir, timeout=LIMIT_S) as client:
         logger = logging.getLogger("program")
         logger.addHandler(Publishing(client))
         logger.propagate = False
@@ -137,7 +139,7 @@ def untaken(run_dir: str) -> None:
 
     async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["message"]))
-        async with await connect_async(run_dir) as client:
+        async with await connect_async(run_dir, timeout=LIMIT_S) as client:
             pending = client.submit("leaf.double", number=13)
             await asyncio.wait((pending,))
             del pending
