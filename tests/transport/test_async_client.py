@@ -213,7 +213,7 @@ def test_a_system_that_does_not_run_is_said_at_once(run_dir: Path) -> None:
     asyncio.run(main())
     before = len(os.listdir("/proc/self/fd"))
     asyncio.run(main())
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before, "fewer, if what other tests have left is collected now"
 
 
 def test_a_supervisor_that_does_not_answer_is_not_waited_for_for_ever(run_dir: Path, stand_in: Any) -> None:

@@ -24,6 +24,7 @@ from appbackplane.transport.client import Client
 from appbackplane.transport.errors import BackplaneError, FailedPrecondition, PeerDown
 from appbackplane.transport.handles import PendingCall
 from appbackplane.transport.link import LARGE_BYTES
+from tests.transport.striking import strike_until
 from tests.waiting import LIMIT_S
 
 #: Files in which a signal's exception may strike: ours, and those of Python code that they use to send a large frame.
@@ -156,8 +157,12 @@ def test_a_listener_misses_no_message_wherever_ctrl_c_strikes(
 # -- signal handlers that use the client ------------------------------------------------------------------------------
 
 
-def handled(client: Client, act: Callable[[Client], object], interrupted: Callable[[], Any]) -> tuple[Any, list[Any]]:
-    """What `interrupted` returns, and what a signal handler got that used the same client meanwhile."""
+def handled(
+    client: Client, act: Callable[[Client], object], interrupted: Callable[[list[Any]], Any]
+) -> tuple[Any, list[Any]]:
+    """What `interrupted` returns, and what a signal handler got that used the same client meanwhile. It is given what that
+    got so far.
+    """
     got: list[Any] = []
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -168,7 +173,7 @@ def handled(client: Client, act: Callable[[Client], object], interrupted: Callab
 
     before = signal.signal(signal.SIGUSR1, handle)
     try:
-        return interrupted(), got
+        return interrupted(got), got
     finally:
         signal.signal(signal.SIGUSR1, before)
 
@@ -179,12 +184,15 @@ def test_a_signal_handler_that_uses_the_client_it_interrupts_is_told_what_to_do(
 ) -> None:
     """It would wait for the thread that it interrupts, or change what that is at; the call itself goes on."""
 
-    def interrupt(envelope: Any) -> Any:
-        os.kill(os.getpid(), signal.SIGUSR1)
-        return envelope.body
+    def call(got: list[Any]) -> Any:
+        def interrupt(envelope: Any) -> Any:
+            strike_until(lambda: got)  # once the answer has come, it would interrupt nothing
+            return envelope.body
 
-    stand_in.hooks["query.hang"] = interrupt
-    result, got = handled(client, act, lambda: client.call("query.hang", n=1, timeout=LIMIT_S))
+        stand_in.hooks["query.hang"] = interrupt
+        return client.call("query.hang", n=1, timeout=LIMIT_S)
+
+    result, got = handled(client, act, call)
     assert result == {"n": 1}
     assert [type(error) for error in got] == [FailedPrecondition]
     assert "set a flag" in str(got[0])
@@ -193,7 +201,7 @@ def test_a_signal_handler_that_uses_the_client_it_interrupts_is_told_what_to_do(
 def test_a_signal_handler_that_strikes_within_a_turn_is_told_so_too(client: Client, stand_in: Any) -> None:
     """The lock knows its owner, and would let it in."""
     with client._calling._lock:
-        _, got = handled(client, ACTS["call"], lambda: os.kill(os.getpid(), signal.SIGUSR1))
+        _, got = handled(client, ACTS["call"], lambda _: os.kill(os.getpid(), signal.SIGUSR1))
     assert [type(error) for error in got] == [FailedPrecondition]
 
 
@@ -201,6 +209,6 @@ def test_a_signal_handler_may_use_a_client_that_its_thread_does_not_use_now(clie
     """Also after a call that was interrupted."""
     test_a_signal_handler_that_strikes_within_a_turn_is_told_so_too(client, stand_in)
     _, got = handled(
-        client, lambda client: client.call("query.echo", n=1), lambda: os.kill(os.getpid(), signal.SIGUSR1)
+        client, lambda client: client.call("query.echo", n=1), lambda _: os.kill(os.getpid(), signal.SIGUSR1)
     )
     assert got == [{"n": 1}]

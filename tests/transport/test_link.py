@@ -22,9 +22,9 @@ from appbackplane.transport.link import (
     READ_AHEAD,
     Link,
 )
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_S, wait_until
 
-LIMIT_MS = 20_000
+LIMIT_MS = round(1e3 * LIMIT_S)
 
 
 @pytest.fixture
@@ -208,7 +208,7 @@ def test_who_comes_again_and_again_leaves_no_descriptor_with_one_that_is_behind(
         while (received := server.receive()) is not None:
             assert received[1] == b"unread"
             read += 1
-        return descriptors() == before
+        return descriptors() <= before  # fewer, if what other tests have left is collected now
 
     wait_until(has_read_all_and_closed)
     # Of the rest, what the socket still held when the end of the connection was seen is lost: see `Link.read_ahead`.

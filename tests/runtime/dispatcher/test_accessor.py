@@ -24,6 +24,7 @@ from appbackplane.runtime.execution.services.engine_platform import EnginePlatfo
 from appbackplane.runtime.execution.workers.current import current
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.errors import FailedPrecondition
+from tests.waiting import LIMIT_S
 
 
 class Datum:
@@ -103,7 +104,7 @@ class Numbers(Dispatcher):
 
         def hold(_: HoldThird, three: Third) -> None:
             self.holding.set()
-            assert self.let_go.wait(20.0)
+            assert self.let_go.wait(LIMIT_S)
 
         def change(_: ChangeFourth, four: Fourth) -> None:
             four.changes += 1
@@ -301,7 +302,7 @@ def test_an_accessor_ends_with_its_handler_and_stays_in_its_thread() -> None:
         kept.append(rooms)
         thread = threading.Thread(target=use, args=(rooms,))
         thread.start()
-        thread.join(20.0)
+        thread.join(LIMIT_S)
         assert sorted(held()) == ["room 'a'"]
 
     in_a_handler(script)

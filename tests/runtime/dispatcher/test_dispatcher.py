@@ -25,6 +25,7 @@ from appbackplane.runtime.objects.component import Component
 from appbackplane.runtime.objects.operation import operation
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.errors import InternalError, InvalidArgument, NotFound, UnknownRoute
+from tests.waiting import LIMIT_S
 
 
 @message(category=900, id=1, key="room", topic="readings")
@@ -473,7 +474,7 @@ def test_messages_without_a_key_are_handled_side_by_side(running: Callable[..., 
     barrier, done = threading.Barrier(2), threading.Event()
 
     def meet(_: Meet) -> None:
-        barrier.wait(20.0)
+        barrier.wait(LIMIT_S)
         done.set()
 
     class Place(Dispatcher):
@@ -495,7 +496,7 @@ def test_who_waits_for_a_lock_takes_no_thread(running: Callable[..., Any], wait:
     def hold(step: Step, diary: Diary) -> None:
         if step.number == 0:
             holding.set()
-            let_go.wait(20.0)
+            let_go.wait(LIMIT_S)
         diary.numbers.append(step.number)
         seen.append(step.number)
         if len(seen) == 11:
@@ -539,7 +540,7 @@ def test_a_handler_that_blocks_is_reported_with_what_it_keeps_from_others(
 
     def block(step: Step, diary: Diary) -> None:
         holding.set()
-        let_go.wait(20.0)
+        let_go.wait(LIMIT_S)
 
     class Slow(Dispatcher):
         def setup(self) -> None:

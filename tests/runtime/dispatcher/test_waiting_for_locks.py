@@ -21,7 +21,7 @@ from appbackplane.runtime.objects.action import Action
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.envelope import BOOST, Envelope
 from appbackplane.transport.errors import Cancelled, DeadlineExceeded, Unavailable
-from tests.waiting import wait_until
+from tests.waiting import LIMIT_S, wait_until
 
 
 class Datum:
@@ -555,7 +555,7 @@ def test_who_waits_in_its_thread_is_inherited_from_as_well(
     wait.until(holding, "it holds one")
     holder = house.actions["holds one"]
     house.dispatch(ReachForOne("key"), priority=5)
-    assert blocking.acquire(timeout=20.0)
+    assert blocking.acquire(timeout=LIMIT_S)
     assert holder.priority == 5
     house.script["key"] = lambda: house.script.update(key=done.set)
     house.dispatch(ReachForOne("key"), priority=1)
@@ -611,9 +611,9 @@ def test_when_all_threads_wait_in_accessors_a_spare_one_runs_who_they_wait_for(
     house.post(both)
     wait_until(lambda: id(both) in backplane.engine.parking.parked, "it is not put aside")
     house.dispatch(ReachForOne("first"))
-    assert blocking.acquire(timeout=20.0)
+    assert blocking.acquire(timeout=LIMIT_S)
     house.dispatch(ReachForOne("last"), priority=0)  # before what two is handed to
-    assert blocking.acquire(timeout=20.0)
+    assert blocking.acquire(timeout=LIMIT_S)
     let_go.set()
     wait.until(done, "all of them")
     assert backplane.engine.parking.spares == 2
@@ -636,7 +636,7 @@ def test_so_many_messages_at_a_time_may_wait_in_accessors(
     house.dispatch(UseOne("holds one"))
     wait.until(holding, "it holds one")
     house.dispatch(ReachForOne("first"))
-    assert blocking.acquire(timeout=20.0)
+    assert blocking.acquire(timeout=LIMIT_S)
     last = house._action_of(ReachForOne("last"), None, None)
     house.post(last)
     wait_until(lambda: id(last) in backplane.engine.parking.parked, "it is not put aside")
@@ -665,7 +665,7 @@ def test_a_thread_that_waits_leaves_its_work_to_others(
     house.dispatch(UseOne("holds one"))
     wait.until(holding, "it holds one")
     house.dispatch(ReachForOne("key"))
-    assert blocking.acquire(timeout=20.0)
+    assert blocking.acquire(timeout=LIMIT_S)
     house.dispatch(UseNothing("free"))
     wait.until(done, "the third worker")
     let_go.set()

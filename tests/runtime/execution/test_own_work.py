@@ -10,6 +10,7 @@ import pytest
 from appbackplane.runtime import Action, AppObject, BackplaneError, Busy, Component, Outcome, every, operation
 from appbackplane.runtime.objects.component import POSTED_MAX_DEFAULT
 from appbackplane.runtime.testing import VirtualBackplane
+from tests.waiting import LIMIT_S
 
 
 class Step(Action):
@@ -216,7 +217,7 @@ def test_threads_that_set_and_take_back_at_once_leave_nothing_behind(mill: Mill,
     start = threading.Barrier(4)
 
     def both() -> None:
-        start.wait(10.0)
+        start.wait(LIMIT_S)
         for number in range(2_000):
             handle = mill.wheel.after(100.0 if number % 3 else 0.0, mill.wheel.turn)
             if number % 2:
@@ -225,7 +226,7 @@ def test_threads_that_set_and_take_back_at_once_leave_nothing_behind(mill: Mill,
     threads = [threading.Thread(target=both) for _ in range(3)]
     for thread in threads:
         thread.start()
-    start.wait(10.0)
+    start.wait(LIMIT_S)
     while any(thread.is_alive() for thread in threads):
         with virtual.backplane.engine.lead:
             virtual.run_until_idle()

@@ -247,7 +247,7 @@ def start(tmp_path: Path) -> Iterator[Any]:
     yield start
     for running in started:
         running.close()
-    assert threading.active_count() == before, "a thread was left behind"
+    assert threading.active_count() <= before, "a thread was left behind"
 
 
 def test_urgent_work_runs_beside_an_action_that_does_not_end(start: Any) -> None:

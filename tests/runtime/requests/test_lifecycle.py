@@ -139,7 +139,7 @@ class Elsewhere:
 
     def stop(self) -> None:
         self.is_over.set()
-        self.thread.join(5)
+        self.thread.join(LIMIT_S / 2)
         self.has_ended = not self.thread.is_alive()
 
 

@@ -15,7 +15,7 @@ from tests.waiting import wait_until
 from .conftest import LIMIT_S, Live
 
 #: How long a `close` waits for what it holds up, if it holds it up.
-PATIENCE_S = 5.0
+PATIENCE_S = LIMIT_S / 2
 
 
 class Gate:

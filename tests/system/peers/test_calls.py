@@ -49,7 +49,7 @@ def test_what_another_node_has_is_called_like_what_is_here(client: Client, route
 
 def test_many_calls_at_a_time_are_each_given_their_own_answer(client: Client) -> None:
     """Two numbers a call and node: who mixes them up answers somebody else."""
-    calls = [client.submit("calc.add", x=number, y=1) for number in range(2_000)]
+    calls = [client.submit("calc.add", x=number, y=1, timeout=LIMIT_S) for number in range(2_000)]
     assert [call.result() for call in calls] == [number + 1 for number in range(2_000)]
 
 

@@ -6,7 +6,7 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
@@ -19,12 +19,13 @@ from appbackplane.transport import Client, codec
 from appbackplane.transport.batching import PEER_BYTES_MAX
 from appbackplane.transport.envelope import BOOST, CALL, CAST, Envelope
 from appbackplane.transport.errors import InvalidArgument
-from appbackplane.transport.peers.lines import Came, Lines, PeerConnected
+from appbackplane.transport.peers.lines import Came, Lines, Lost, PeerConnected
 from appbackplane.transport.peers.messages import KINDS, Hello, body_of
 from appbackplane.transport.security import links
 from appbackplane.transport.security.keyring import Keyring
 from appbackplane.transport.security.ring import Holder
 from tests.figures import LONG, judge
+from tests.transport.security.house import REDIAL_MS
 from tests.waiting import LIMIT_S, Limit, wait_until
 
 from .conftest import Nodes
@@ -39,8 +40,8 @@ P99_TIMES_MAX, CALLS = 2.0, 150
 P99_S_MIN = 0.02
 #: What a node may take up while it hears nonsense, bytes.
 GROWTH_MAX = 64 << 20
-#: For the handshake, and for a door that is slow to take more: a hang.
-CONNECT_MS = round(1e3 * LIMIT_S)
+#: For a door that is slow to take more: a hang.
+SEND_MS = round(1e3 * LIMIT_S)
 ROUTES = (
     None, "calc.add", "calc.secret", "b/calc.add", "peers.say", "peers.broken", "backplane.main.stop", "supervisor.down",
 )  # fmt: skip
@@ -49,21 +50,31 @@ ROUTES = (
 @contextmanager
 def intruder(both: Nodes) -> Iterator[zmq.Socket[bytes]]:
     """A DEALER at the door of `b`, under a key that is trusted there. Without heartbeats: where a machine is so busy that
-    they come late, ZeroMQ would cut the connection, and nobody here makes another.
+    they come late, ZeroMQ would cut the connection, and nobody here makes another. It dials until it is let in: a handshake
+    that takes a second fails.
     """
     house, own = Keyring(both.folder / "keys-b"), Keyring(both.folder / "keys-intruder")
     key = own.make_own(is_replacing=True)
     house.change(lambda ring: ring.trusting(Holder("intruder", key)))
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     try:
-        dealer = context.socket(zmq.DEALER)
-        links.client(dealer, own, house.own().public, links.LinkLimits(heartbeat_ms=0, silence_ms=0))
-        links.connect(dealer, both.address("b"))
-        assert dealer.poll(CONNECT_MS, zmq.POLLOUT), "it was not let in"
+        limit, dealer = Limit(), dialled(context, both, own, house)
+        while not dealer.poll(REDIAL_MS, zmq.POLLOUT):
+            limit.check("it was not let in")
+            dealer.close(linger=0)
+            dealer = dialled(context, both, own, house)
         yield dealer
     finally:
         context.destroy(linger=0)
         house.change(lambda ring: ring.revoking("intruder"))
+
+
+def dialled(context: zmq.Context[zmq.Socket[bytes]], both: Nodes, own: Keyring, house: Keyring) -> zmq.Socket[bytes]:
+    """A connection that is being made."""
+    dealer = context.socket(zmq.DEALER)
+    links.client(dealer, own, house.own().public, links.LinkLimits(heartbeat_ms=0, silence_ms=0))
+    links.connect(dealer, both.address("b"))
+    return dealer
 
 
 class Nonsense:
@@ -148,7 +159,7 @@ def test_nonsense_of_a_trusted_peer_ends_nothing(both: Nodes, client: Client, fr
         is_over.set()
 
     with intruder(both) as socket:
-        socket.sndtimeo = CONNECT_MS
+        socket.sndtimeo = SEND_MS
         sender = threading.Thread(target=send, args=(socket,), daemon=True)
         sender.start()
         while not is_over.is_set():
@@ -174,7 +185,7 @@ def test_what_would_have_ended_a_node_is_refused(both: Nodes, client: Client) ->
     ]
     pack = codec.Encoder().encode
     with intruder(both) as socket:
-        socket.sndtimeo = CONNECT_MS
+        socket.sndtimeo = SEND_MS
         for _ in range(2):  # before and after the node has met it
             for body in (nonsense._hello, *said):
                 socket.send(codec.batch([pack(Envelope(CAST, 0, 0, "peers.say", body=body))]))
@@ -218,8 +229,7 @@ def test_who_asks_for_much_and_reads_nothing_keeps_nobody_waiting(both: Nodes, c
         own.change(lambda ring: ring.trusting(Holder("b", house)))
         deaf = Lines(own, "tcp://127.0.0.1:0")
         try:
-            deaf.dial(both.address("b"), str(house))
-            turn_until(deaf, PeerConnected)
+            turn_until(deaf, PeerConnected, lambda: deaf.dial(both.address("b"), str(house)))
             hello = Nonsense(3, both.address("b"))._hello | {"address": deaf.address}
             deaf.say(both.address("b"), pack(Envelope(CAST, 0, 0, "peers.say", body=hello)))
             turn_until(deaf, Came)  # it has dialled back, and is heard no more from here on
@@ -234,9 +244,13 @@ def test_who_asks_for_much_and_reads_nothing_keeps_nobody_waiting(both: Nodes, c
     assert_served(client, before_s)
 
 
-def turn_until(lines: Lines, kind: type[PeerConnected] | type[Came]) -> None:
-    """Until this has happened."""
-    limit = Limit()
-    while not any(isinstance(event, kind) for event in lines.turn(time.monotonic_ns())):
+def turn_until(lines: Lines, kind: type[PeerConnected] | type[Came], dial: Callable[[], object] = lambda: None) -> None:
+    """Until this has happened. `dial`: done at first, and again after each loss."""
+    limit, events = Limit(), list[object]()
+    dial()
+    while not any(isinstance(event, kind) for event in events):
+        if any(isinstance(event, Lost) for event in events):
+            dial()
         lines.flush()
         limit.check(kind)
+        events = [*lines.turn(time.monotonic_ns())]

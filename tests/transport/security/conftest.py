@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from .house import Guest, House
+from .house import PATIENT, Guest, House
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    """It runs, and trusts nobody."""
-    with House(tmp_path / "house") as house:
+def house(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[House]:
+    """It runs, and trusts nobody. It has time for a handshake, unless a test gives it the limits of a link."""
+    with House(tmp_path / "house", getattr(request, "param", PATIENT)) as house:
         yield house
 
 
@@ -22,7 +22,7 @@ def house(tmp_path: Path) -> Iterator[House]:
 def guest(tmp_path: Path) -> Iterator[Callable[[str], Guest]]:
     """Makes guests, each with a pair of its own."""
     with ExitStack() as stack:
-        yield lambda name: stack.enter_context(Guest(tmp_path / name))
+        yield lambda name: stack.enter_context(Guest(tmp_path / name, PATIENT))
 
 
 @pytest.fixture

@@ -28,6 +28,8 @@ from tests.waiting import LIMIT_S, Limit
 SWEEP_MS = 50
 #: A dial that has brought no connection by then is made again: no handshake takes longer.
 REDIAL_MS = 2 * links.LIMITS.handshake_ms
+#: Where a handshake that fails is not made again, by a test that asks how it ends: a busy machine may take a second for one.
+PATIENT = links.LinkLimits(handshake_ms=round(1e3 * LIMIT_S), connect_ms=round(1e3 * LIMIT_S))
 #: In which nothing must come, or no connection: many round trips of those who are served.
 NOTHING_MS = 300
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,13 +20,15 @@ from appbackplane.transport.security.keys import PublicKey
 from appbackplane.transport.security.roll import LOOK_NS, Roll
 from tests.waiting import Limit
 
-from .house import LIMIT_S, Guest, House, wait_for
+from .house import LIMIT_S, PATIENT, Guest, House, wait_for
 
 BYTES_MAX = 1 << 20
 LARGE = bytes(2 << 20)
 #: Two of them are beyond the bound, and one is not.
 BELOW = bytes(BYTES_MAX * 3 // 4)
 SECOND_NS = 1_000_000_000
+#: Nobody dials again, and nobody else than the roll ends a connection.
+LIMITS = replace(PATIENT, heartbeat_ms=0, silence_ms=0)
 
 
 class Door:
@@ -37,7 +40,7 @@ class Door:
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.socket = self.context.socket(zmq.ROUTER)
         self.gatekeeper = Gatekeeper(self.context, self.keyring)
-        links.server(self.socket, self.keyring)
+        links.server(self.socket, self.keyring, LIMITS)
         self.doorstep = Doorstep(self.socket, self.gatekeeper)
         self.port = int(links.bind(self.socket, "tcp://127.0.0.1:0").rpartition(":")[2])
         self.doorstep.listens()
@@ -47,7 +50,7 @@ class Door:
     def lets_in(self, guest: Guest) -> None:
         """Who is trusted from here on."""
         House.trust_in(self.keyring, guest.keyring.folder.path.name, guest.key)
-        links.client(guest.socket, guest.keyring, self.key)
+        links.client(guest.socket, guest.keyring, self.key, LIMITS)
         links.connect(guest.socket, f"tcp://127.0.0.1:{self.port}")
         self.until(lambda: bool(guest.socket.poll(10, zmq.POLLOUT)))
 

@@ -143,6 +143,7 @@ def test_where_neither_is_possible_that_is_said(
     assert not room.is_paused
 
 
+@pytest.mark.parametrize("house", [links.LIMITS], ids=["a second"], indirect=True)
 def test_those_who_are_served_do_not_notice(
     way: str, house: House, friend: Guest, guest: Callable[[str], Guest], used: list[int]
 ) -> None:

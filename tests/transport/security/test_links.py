@@ -17,7 +17,7 @@ from appbackplane.transport.security.keyring import Keyring
 from tests.figures import Stopwatch, judge
 from tests.waiting import wait_until
 
-from .house import LIMIT_S, Guest, House, Tap, wait_for
+from .house import LIMIT_S, PATIENT, Guest, House, Tap, wait_for
 
 #: A reader that stops for longer than the heartbeats bear, and goes on: with RECONNECT_IVL 10 and IMMEDIATE 0, as ZeroMQ has
 #: it, it is aborted three times of four.
@@ -32,14 +32,15 @@ ours, theirs = Keyring(Path(sys.argv[1])), Keyring(Path(sys.argv[2]))
 key = theirs.make_own()
 ours.make_own()
 ours.change(lambda ring: ring.trusting(Holder("reader", key)))
+patient = links.LinkLimits(handshake_ms=int(sys.argv[3]), connect_ms=int(sys.argv[3]))
 context = zmq.Context()
 context.linger = 0
 gatekeeper = Gatekeeper(context, ours)
 listener, reader = context.socket(zmq.ROUTER), context.socket(zmq.DEALER)
-links.server(listener, ours)
+links.server(listener, ours, patient)
 listener.sndhwm, reader.rcvhwm = 10_000, 10
 port = listener.bind_to_random_port("tcp://127.0.0.1")
-links.client(reader, theirs, ours.own().public)
+links.client(reader, theirs, ours.own().public, patient)
 reader.connect(f"tcp://127.0.0.1:{port}")
 while not listener.poll(10):
     gatekeeper.answer(0)
@@ -64,7 +65,10 @@ context.destroy(linger=0)
 @pytest.mark.systems
 def test_a_reader_that_stopped_for_long_is_cut_and_not_aborted(tmp_path: Path) -> None:
     """It computes, or stands in a debugger, with all it reads ahead waiting: its link ends, the process does not."""
-    typed = [sys.executable, "-c", STOPS, str(tmp_path / "ours"), str(tmp_path / "theirs")]
+    typed = [
+        *(sys.executable, "-c", STOPS),
+        *(str(tmp_path / "ours"), str(tmp_path / "theirs"), str(PATIENT.handshake_ms)),
+    ]
     ended = subprocess.run(typed, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("read on ")

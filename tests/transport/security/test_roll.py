@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from appbackplane.transport.security.ring import Holder
 from appbackplane.transport.security.roll import CONNECTIONS_OF_KEY_MAX, AdmittedConnection, Roll
 from tests.waiting import Limit
 
-from .house import LIMIT_S, Guest, House, wait_for
+from .house import LIMIT_S, PATIENT, Guest, House, wait_for
 
 
 def test_a_connection_that_was_made_again_is_the_one_that_is_ended(house: House, friend: Guest) -> None:
@@ -56,7 +57,7 @@ def test_one_key_has_so_many_connections_and_no_more(house: House, friend: Guest
 
     Without heartbeats: a connection that lost them on a busy machine would make room for one more.
     """
-    limits = links.LinkLimits(heartbeat_ms=0, silence_ms=0)
+    limits = replace(PATIENT, heartbeat_ms=0, silence_ms=0)
     with ExitStack() as stack:
         greedy = stack.enter_context(Guest(tmp_path / "greedy"))
         house.trust("greedy", greedy.key)
@@ -88,20 +89,21 @@ def test_one_key_has_so_many_connections_and_no_more(house: House, friend: Guest
 def test_who_comes_in_and_says_nothing_is_hung_up_on(tmp_path: Path, guest: Callable[[str], Guest]) -> None:
     """Its key is unknown until it sends: nobody could end the connection when that key is revoked. One that has sent stays."""
     silent, friend = guest("silent"), guest("friend")
+    limits = replace(PATIENT, heartbeat_ms=0, silence_ms=0)  # nobody dials again
     keyring = Keyring(tmp_path / "keys")
     key = keyring.make_own()
     for one in (silent, friend):
         House.trust_in(keyring, one.keyring.folder.path.name, one.key)
     with zmq.Context() as context, context.socket(zmq.ROUTER) as bound:
         gatekeeper, events = Gatekeeper(context, keyring), []
-        links.server(bound, keyring)
+        links.server(bound, keyring, limits)
         doorstep = Doorstep(bound, gatekeeper)
         address = links.bind(bound, "tcp://127.0.0.1:0")
         doorstep.listens()
         roll = Roll(gatekeeper, bound)
         for one in (silent, friend):
             events.append(one.watch(zmq.EVENT_DISCONNECTED))
-            links.client(one.socket, one.keyring, key)
+            links.client(one.socket, one.keyring, key, limits)
             links.connect(one.socket, f"tcp://127.0.0.1:{address.rpartition(':')[2]}")
         while not friend.socket.poll(10, zmq.POLLOUT) or not silent.socket.poll(10, zmq.POLLOUT):
             gatekeeper.answer(0)

@@ -24,6 +24,7 @@ from appbackplane.runtime.objects.module_state import ModuleState
 from appbackplane.runtime.objects.operation import DeclarationError
 from appbackplane.runtime.testing import VirtualBackplane
 from appbackplane.transport.errors import FailedPrecondition, Unavailable
+from tests.waiting import LIMIT_S
 
 
 @message(category=963, id=1)
@@ -166,7 +167,7 @@ class Gate(ActiveObject):
             self.inside += 1
             self.inside_max = max(self.inside_max, self.inside)
         if together is not None:
-            together.wait(20.0)
+            together.wait(LIMIT_S)
         with self.lock:
             self.inside -= 1
             self.count += 1
