@@ -119,7 +119,8 @@ def test_so_does_a_backplane_whose_threads_are_busy(begin: Callable[..., Running
         asked = [
             client.submit("asking.ask", key=str(n), number=n, timeout=10 * LIMIT_S, retry=False) for n in range(600)
         ]
-        wait_until(lambda: client.call("backplane.asking.statistics")["queues"]["waiting"] == 600)
+        statistics = "backplane.asking.statistics"
+        wait_until(lambda: client.call(statistics, timeout=LIMIT_S)["queues"]["waiting"] == 600)
         client.call("backplane.index.statistics", timeout=LIMIT_S)
         blocked = client.submit("asking.block", timeout=10 * LIMIT_S, retry=False)
         wait_until((tmp_path / "blocked").exists)
