@@ -16,7 +16,6 @@ import psutil
 import pytest
 
 from appbackplane.transport import connect
-
 from tests.waiting import wait_until
 
 from .conftest import LIMIT_S, RunningSystem, is_alive
