@@ -62,7 +62,7 @@ class RfidSystem:
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> EpcisAnswer:
         """Send a request, and read the answer."""
         with connect(self.system) as client:
-            at = client.call("gateway.address").removeprefix("http://").rstrip("/")
+            at = client.call("gateway.address", timeout=LIMIT_S).removeprefix("http://").rstrip("/")
         with closing(http.client.HTTPConnection(at, timeout=LIMIT_S)) as connection:
             data = body if isinstance(body, bytes | None) else json.dumps(body)
             connection.request(method, path, data, {name.replace("_", "-"): value for name, value in headers.items()})
