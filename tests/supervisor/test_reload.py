@@ -132,8 +132,9 @@ def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSystem]
 
 @pytest.fixture
 def changed(lasting: RunningSystem) -> Iterator[RunningSystem]:
-    """The same. Afterwards it runs as at its start, in the same processes."""
-    before = ids(lasting)
+    """The same. Afterwards it runs as at its start, in the same processes and on as many threads."""
+    before, pid = ids(lasting), lasting.backplane("index")["pid"]
+    threads = tasks(pid)
     write(lasting)
     yield lasting
     write(lasting)
@@ -141,6 +142,7 @@ def changed(lasting: RunningSystem) -> Iterator[RunningSystem]:
     with connect(lasting.run_dir) as client:
         client.call("index.forget", timeout=LIMIT_S)
     assert ids(lasting) == before
+    wait_for(lambda: tasks(pid) == threads)  # one that was taken away ends by itself
 
 
 def write(system: RunningSystem, index: str = "", more: str = "", query: str = "", of_system: str = "") -> None:
