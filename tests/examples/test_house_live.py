@@ -49,8 +49,8 @@ def test_the_house_is_looked_after(system: str) -> None:
     is_over = threading.Event()
     options = {"speed": 300.0, "is_over": is_over.is_set, "say": str}
     with (
-        connect(system) as devices,
-        connect(system) as client,
+        connect(system, timeout=LIMIT_S) as devices,
+        connect(system, timeout=LIMIT_S) as client,
         client.subscribe("house.orders") as orders,
         client.subscribe("house.alerts") as alerts,
     ):

@@ -103,7 +103,7 @@ def test_an_experiment_is_recorded_and_evaluated(
     happened = field.advance(round(HOURS * 3_600 * S))
     sent = [each for each in happened if isinstance(each, Transmission)]
     received = [each for each in sent if not each.is_lost]
-    with connect(example / "run") as client:
+    with connect(example / "run", timeout=LIMIT_S) as client:
         status = lambda: client.call("sensor_field.status", timeout=LIMIT_S)  # noqa: E731
         wait_until(lambda: status()["now_s"] == HOURS * 3_600, "the field does not end")
         wait_until(lambda: len(messages(example / "run", TOPIC)) >= len(received), "reports are missing")

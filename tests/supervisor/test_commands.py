@@ -361,7 +361,7 @@ def test_status_names_what_hangs(
     system = start(module=HOLDS)
     system.wait_up()
     assert "has run for" not in run("status").stdout
-    with connect(folder / "run") as client:
+    with connect(folder / "run", timeout=LIMIT_S) as client:
         os.mkfifo(folder / "now")  # to read it waits for a writer
         held = client.submit("index.hold", until=str(folder / "now"), timeout=LIMIT_S)
         limit = Limit()
@@ -383,7 +383,7 @@ def test_why_without_a_name_is_about_what_has_been_outstanding_longest(
     system = start(module=HOLDS)
     system.wait_up()
     wait_until(lambda: run("why").stdout == "nothing is outstanding\n")
-    with connect(folder / "run") as client:
+    with connect(folder / "run", timeout=LIMIT_S) as client:
         os.mkfifo(folder / "now")  # to read it waits for a writer
         held = client.submit("index.hold", until=str(folder / "now"), timeout=LIMIT_S)
         wait_until(lambda: "it runs" in run("why").stdout, lambda: run("why").stdout)
@@ -413,7 +413,7 @@ def test_detached_it_returns_once_the_system_is_up(folder: Path) -> None:
     result = run("up", "--detach", "--json")
     assert result.exit_code == DONE, result.output
     answer = json.loads(result.stdout)
-    with connect(folder / "run") as client:
+    with connect(folder / "run", timeout=LIMIT_S) as client:
         assert client.call("index.echo", text="x", timeout=LIMIT_S) == "x"
     assert "already running, pid" in error_of(run("up", "--detach"), FAILED)
     assert os.getsid(answer["pid"]) != os.getsid(0), "the end of this terminal is not its end"

@@ -123,7 +123,7 @@ class Booked:
 
     def connect(self) -> Client:
         """A client."""
-        return connect(self.folder / "demo.toml")
+        return connect(self.folder / "demo.toml", timeout=LIMIT_S)
 
     def done(self) -> Counter[int]:
         """How often each number was booked."""

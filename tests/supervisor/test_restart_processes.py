@@ -196,7 +196,7 @@ def test_a_transient_one_that_ends_well_is_not_started_again(begin: Start) -> No
     system.wait_up()
     kill(system, "store")
     system.wait_said("'store': up again, generation 2")
-    with connect(system.run_dir) as client:
+    with connect(system.run_dir, timeout=LIMIT_S) as client:
         client.cast("store.exit", code=0)
         system.wait_said("it is transient and exited with code 0: not restarted")
     store = system.backplane("store")

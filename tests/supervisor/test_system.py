@@ -49,7 +49,7 @@ def test_it_comes_up_and_goes_down_in_order(start: Start) -> None:
 
 def test_calls_go_through_while_it_is_up(kept: RunningSystem) -> None:
     """The directory that the supervisor hands out leads to the processes that it started."""
-    with connect(kept.run_dir) as client:
+    with connect(kept.run_dir, timeout=LIMIT_S) as client:
         assert client.call("query.ask", timeout=LIMIT_S) == kept.backplane("index")["pid"]
 
 
@@ -232,7 +232,7 @@ def test_connections_up_to_the_limit_of_descriptors_leave_it_alive(start: Start,
                     break
             assert system.read(0.1), system.said
         assert system.status()["state"] == "up"
-        with connect(system.run_dir) as client:
+        with connect(system.run_dir, timeout=LIMIT_S) as client:
             assert client.call("query.ask", timeout=LIMIT_S) == index
 
 

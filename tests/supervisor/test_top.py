@@ -48,7 +48,7 @@ def test_without_a_terminal_it_looks_once(kept: RunningSystem) -> None:
 
 def test_programs_get_all_figures_and_those_agree_with_status(kept: RunningSystem) -> None:
     """Two commands that disagree are worse than one."""
-    with connect(kept.run_dir) as client:
+    with connect(kept.run_dir, timeout=LIMIT_S) as client:
         for _ in range(20):
             client.call("index.echo", text="x", timeout=LIMIT_S)
         # An answer leaves before its action is booked.

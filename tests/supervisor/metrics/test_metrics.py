@@ -109,12 +109,12 @@ def test_values_agree_with_the_status(measured: tuple[RunningSystem, str]) -> No
     command that people use says the same.
     """
     running, url = measured
-    with connect(running.run_dir) as client:
+    with connect(running.run_dir, timeout=LIMIT_S) as client:
         for _ in range(25):
-            client.call("index.echo", text="x")
+            client.call("index.echo", text="x", timeout=LIMIT_S)
         with pytest.raises(Exception, match="text"):
-            client.call("index.echo", text=1)
-        client.call("query.ask")
+            client.call("index.echo", text=1, timeout=LIMIT_S)
+        client.call("query.ask", timeout=LIMIT_S)
     settle(running, index_echo=25, query_ask=1, index_pid=1)
     # A backplane that does not answer in time has a state and no figures.
     found = wait_until(lambda: if_of_both(samples(get(url)), "appbackplane_workers"), "a backplane has no figures")
