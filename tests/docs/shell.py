@@ -18,7 +18,7 @@ from typing import NamedTuple, Self
 
 import psutil
 
-from tests.waiting import Limit
+from tests.waiting import EVERY_S, Limit
 
 from .pages import ROOT, Block
 
@@ -27,6 +27,9 @@ from .pages import ROOT, Block
 LIMIT_S = 300.0
 #: How a command passes the time on a slow machine; where it is quick, nothing is said.
 _WAITING = re.compile(r"^waiting for .*\n", re.MULTILINE)
+#: Commands that look, and change nothing, are typed until they show what the page shows: a log line, an account, or the state
+#: of a neighbour comes a moment behind the answer of the command before; and completion has half a second.
+_LOOK = re.compile(r"appbackplane (logs|status|peers|top)\b|COMP_WORDS=")
 _END = "\x01end of command\x01"
 
 
@@ -89,17 +92,25 @@ class Shell:
         """Type a console's commands. Fails where the output is not as shown, or a command fails without a word of it."""
         typed = commands(block)
         for number, command in enumerate(typed):
-            said = self._type(command.line)
-            about = f"{block.place}: $ {command.line}\n{said.output}"
             # A page that shows how something is refused shows the error's line, or asks for the exit code.
             is_asked = number + 1 < len(typed) and typed[number + 1].line == "echo $?"
-            is_failure_shown = command.shown.startswith("appbackplane: ")
-            assert is_asked or bool(said.status) is is_failure_shown, f"{about}exit code {said.status}"
-            if command.shown:
-                outputs = said.output, _WAITING.sub("", said.output)
-                assert any(is_as_shown(command.shown, each) for each in outputs), (
-                    f"{about}The page shows:\n{command.shown}"
-                )
+            problem, limit = self._problem(command, is_asked=is_asked), Limit()
+            while problem and _LOOK.match(command.line) and limit.left_s:
+                limit.check(pause_s=10 * EVERY_S)
+                problem = self._problem(command, is_asked=is_asked)
+            assert not problem, f"{block.place}: {problem}"
+
+    def _problem(self, command: Command, *, is_asked: bool) -> str:
+        """Type a command. What is not as the page shows; "": nothing."""
+        said = self._type(command.line)
+        about = f"$ {command.line}\n{said.output}"
+        is_failure_shown = command.shown.startswith("appbackplane: ")
+        if not is_asked and bool(said.status) is not is_failure_shown:
+            return f"{about}exit code {said.status}"
+        outputs = said.output, _WAITING.sub("", said.output)
+        if command.shown and not any(is_as_shown(command.shown, each) for each in outputs):
+            return f"{about}The page shows:\n{command.shown}"
+        return ""
 
     def left_behind(self) -> list[psutil.Process]:
         """What still runs of all that was started here, the shell itself not among it."""

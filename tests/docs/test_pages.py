@@ -142,3 +142,12 @@ def test_a_console_is_typed_command_by_command(shell: Shell) -> None:
         shell.run(Block("p", 1, "console", (), "$ false\n"))
     with pytest.raises(AssertionError, match="The page shows"):
         shell.run(Block("p", 1, "console", (), "$ echo a\nb\n"))
+
+
+def test_a_look_is_typed_until_it_shows_what_is_to_be_seen(shell: Shell) -> None:
+    """A log line may come behind the answer; whatever does something is typed once."""
+    shell.run(Block("p", 1, "console", (), "$ appbackplane() { cat told 2>/dev/null; echo b >>told; }\n"))
+    shell.run(Block("p", 1, "console", (), "$ appbackplane logs\nb\nb\n"))
+    with pytest.raises(AssertionError, match="The page shows"):
+        shell.run(Block("p", 1, "console", (), "$ appbackplane call\nb\nb\nb\nb\n"))
+    shell.run(Block("p", 1, "console", (), "$ wc -l <told\n4\n"))

@@ -61,8 +61,8 @@ class RfidSystem:
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> EpcisAnswer:
         """Send a request, and read the answer."""
-        with connect(self.system) as client:
-            at = client.call("gateway.address").removeprefix("http://").rstrip("/")
+        with connect(self.system, timeout=LIMIT_S) as client:
+            at = client.call("gateway.address", timeout=LIMIT_S).removeprefix("http://").rstrip("/")
         with closing(http.client.HTTPConnection(at, timeout=LIMIT_S)) as connection:
             data = body if isinstance(body, bytes | None) else json.dumps(body)
             connection.request(method, path, data, {name.replace("_", "-"): value for name, value in headers.items()})
@@ -74,7 +74,7 @@ class RfidSystem:
         """Kill it, and wait until it has another process."""
 
         def pid() -> int | None:
-            with connect(self.system) as client:
+            with connect(self.system, timeout=LIMIT_S) as client:
                 found = client.call("supervisor.status", statistics=False)["backplanes"]
             return next((each["pid"] for each in found if each["name"] == backplane), None)
 

@@ -103,17 +103,18 @@ def test_an_experiment_is_recorded_and_evaluated(
     happened = field.advance(round(HOURS * 3_600 * S))
     sent = [each for each in happened if isinstance(each, Transmission)]
     received = [each for each in sent if not each.is_lost]
-    with connect(example / "run") as client:
-        wait_until(lambda: client.call("sensor_field.status")["now_s"] == HOURS * 3_600, "the field does not end")
+    with connect(example / "run", timeout=LIMIT_S) as client:
+        status = lambda: client.call("sensor_field.status", timeout=LIMIT_S)  # noqa: E731
+        wait_until(lambda: status()["now_s"] == HOURS * 3_600, "the field does not end")
         wait_until(lambda: len(messages(example / "run", TOPIC)) >= len(received), "reports are missing")
-        assert client.call("sensor_field.status") == {
+        assert status() == {
             "now_s": HOURS * 3_600, "sent": len(sent), "lost": len(sent) - len(received), "dead": len(happened) - len(sent),
         }  # fmt: skip
         dead = {node.number for node in field.nodes if node.is_dead}
         assert 0 < len(dead) < len(field.nodes)
         for number in (min(dead), min(set(range(len(field.nodes))) - dead)):
-            assert client.call("sensor_field.is_dead", key=key_of(number)) is (number in dead)
-        things_are_described(client.call("gateway.address"), len(field.nodes))
+            assert client.call("sensor_field.is_dead", key=key_of(number), timeout=LIMIT_S) is (number in dead)
+        things_are_described(client.call("gateway.address", timeout=LIMIT_S), len(field.nodes))
     recorded = messages(example / "run", TOPIC)
     assert sorted((each["node"], each["sequence"]) for each in recorded) == sorted(
         (key_of(each.node), each.sequence) for each in received

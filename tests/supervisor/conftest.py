@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from appbackplane.supervisor.commands import asking
 from appbackplane.supervisor.commands.asking import ask
 from appbackplane.supervisor.processes.cgroups import reclaim
 from appbackplane.transport.discovery import Location
@@ -208,6 +209,12 @@ def starting(folder: Path) -> Iterator[Callable[..., RunningSystem]]:
     lock = folder / "run" / "lock"
     if lock.exists() and (left := json.loads(lock.read_text())["cgroup"]) is not None:
         reclaim(Path(left))
+
+
+@pytest.fixture(autouse=True)
+def _answers_may_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command with a `--timeout` waits for what the supervisor says of it, on a busy machine for more than two seconds."""
+    monkeypatch.setattr(asking, "ANSWER_S", LIMIT_S)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 from appbackplane.supervisor.commands import down, main, show, status
 from appbackplane.supervisor.commands.cli import VERBS
 from appbackplane.supervisor.commands.words import arguments
-from appbackplane.supervisor.processes.run_dir import RunDir, running_pid
+from appbackplane.supervisor.processes.run_dir import RunDir, holder, running_pid
 from appbackplane.transport import connect
 from appbackplane.transport.errors import InternalError
 from tests.waiting import EVERY_S, Limit, wait_until
@@ -163,7 +163,7 @@ def test_down_waits_for_a_system_that_is_just_starting(folder: Path, monkeypatch
 def test_down_right_behind_up_leaves_nothing(folder: Path, start: Callable[..., RunningSystem]) -> None:
     """From the lock on it is known that a supervisor comes."""
     system = start()
-    wait_until((folder / "run" / "lock").exists)
+    wait_until(lambda: holder(folder / "run"), "nobody locks the run directory")
     assert run("down").exit_code == DONE
     assert system.wait_down() == 0
 
@@ -361,9 +361,9 @@ def test_status_names_what_hangs(
     system = start(module=HOLDS)
     system.wait_up()
     assert "has run for" not in run("status").stdout
-    with connect(folder / "run") as client:
+    with connect(folder / "run", timeout=LIMIT_S) as client:
         os.mkfifo(folder / "now")  # to read it waits for a writer
-        held = client.submit("index.hold", until=str(folder / "now"))
+        held = client.submit("index.hold", until=str(folder / "now"), timeout=LIMIT_S)
         limit = Limit()
         while "has run for" not in (said := run("status").stdout):
             limit.check(said, pause_s=EVERY_S)
@@ -383,9 +383,9 @@ def test_why_without_a_name_is_about_what_has_been_outstanding_longest(
     system = start(module=HOLDS)
     system.wait_up()
     wait_until(lambda: run("why").stdout == "nothing is outstanding\n")
-    with connect(folder / "run") as client:
+    with connect(folder / "run", timeout=LIMIT_S) as client:
         os.mkfifo(folder / "now")  # to read it waits for a writer
-        held = client.submit("index.hold", until=str(folder / "now"))
+        held = client.submit("index.hold", until=str(folder / "now"), timeout=LIMIT_S)
         wait_until(lambda: "it runs" in run("why").stdout, lambda: run("why").stdout)
         (folder / "now").write_text("")
         held.result()
@@ -413,7 +413,7 @@ def test_detached_it_returns_once_the_system_is_up(folder: Path) -> None:
     result = run("up", "--detach", "--json")
     assert result.exit_code == DONE, result.output
     answer = json.loads(result.stdout)
-    with connect(folder / "run") as client:
+    with connect(folder / "run", timeout=LIMIT_S) as client:
         assert client.call("index.echo", text="x", timeout=LIMIT_S) == "x"
     assert "already running, pid" in error_of(run("up", "--detach"), FAILED)
     assert os.getsid(answer["pid"]) != os.getsid(0), "the end of this terminal is not its end"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 
-from appbackplane.supervisor.commands import main
+from appbackplane.supervisor.commands import completing, main
 from appbackplane.supervisor.commands.cli import VERBS
 from tests.docs.pages import DOCS, table
 
@@ -60,8 +60,11 @@ def test_verbs_are_offered_without_importing_them(folder: Path) -> None:
     assert sorted(modules) == [f"appbackplane.supervisor.commands.{name}" for name in ("cli", "streams")]
 
 
-def test_backplanes_and_routes_of_the_running_system_are_offered(kept: RunningSystem) -> None:
+def test_backplanes_and_routes_of_the_running_system_are_offered(
+    kept: RunningSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of the one that the line is about."""
+    monkeypatch.setattr(completing, "LIMIT_S", LIMIT_S)  # of half a second: nothing is offered by a busy machine
     assert offered("top", "--backplane", "") == ["query", "index"]
     assert offered("top", "demo.toml", "--backplane", "q") == ["query"]
     assert offered("call", "index.") == ["index.echo", "index.pid"]

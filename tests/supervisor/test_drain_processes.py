@@ -22,7 +22,7 @@ from appbackplane.transport import Client, connect
 from appbackplane.transport.errors import BackplaneError, InvalidArgument, PeerDown, Unavailable
 from appbackplane.transport.handles import PendingCall
 from tests.figures import IS_LONG
-from tests.waiting import EVERY_S, Limit
+from tests.waiting import EVERY_S, Limit, wait_until
 
 from .conftest import LIMIT_S, RunningSystem
 
@@ -35,7 +35,13 @@ MODULE = '''
 import os, pathlib, threading, time
 from appbackplane.runtime import AppObject, Component, PeerDown, every, operation
 
-BOOK = os.open(pathlib.Path(__file__).parent / "book", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+HERE = pathlib.Path(__file__).parent
+BOOK = os.open(HERE / "book", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+def begin(what):
+    "One more of these has begun: a byte in a file."
+    with open(HERE / what, "ab") as file:
+        file.write(b".")
 
 class Clerk(AppObject):
     @operation()
@@ -46,8 +52,8 @@ class Clerk(AppObject):
 
     @operation(priority=6)
     def hold(self) -> None:
-        gate = pathlib.Path(__file__).parent / "gate"
-        while not gate.exists():
+        begin("holding")
+        while not (HERE / "gate").exists():
             time.sleep(0.01)
 
     @every(0.005)
@@ -61,6 +67,7 @@ class Index(Component):
 
     @operation(priority=5)
     def hang(self) -> None:
+        begin("hanging")
         threading.Event().wait()
 
     def on_down(self) -> None:
@@ -116,7 +123,7 @@ class Booked:
 
     def connect(self) -> Client:
         """A client."""
-        return connect(self.folder / "demo.toml")
+        return connect(self.folder / "demo.toml", timeout=LIMIT_S)
 
     def done(self) -> Counter[int]:
         """How often each number was booked."""
@@ -143,7 +150,14 @@ class Booked:
 
     def hold(self, client: Client) -> list[PendingCall]:
         """Keep both clerks at work, so that what is submitted now is queued, until `let_go`."""
-        return [client.submit("index.hold", key=key, timeout=2 * LIMIT_S, priority=6, retry=False) for key in "ab"]
+        held = [client.submit("index.hold", key=key, timeout=2 * LIMIT_S, priority=6, retry=False) for key in "ab"]
+        self.wait_begun("holding", len(held))
+        return held
+
+    def wait_begun(self, what: str, count: int = 1) -> None:
+        """Until so many of these run. What is only queued when a drain reaches its limit is refused, and not cut off."""
+        file = self.folder / what
+        wait_until(lambda: file.exists() and file.stat().st_size >= count, f"{what}: it does not begin")
 
     def let_go(self, held: list[PendingCall]) -> None:
         """End what `hold` has begun."""
@@ -227,7 +241,7 @@ def test_under_load_each_call_is_answered_or_refused_with_a_hint(booked: Callabl
 
 def test_what_was_queued_before_is_finished(booked: Callable[..., Booked]) -> None:
     """It was taken in; though timers run all the while. As JSON, it tells the generations: scripts look which one answers."""
-    one = booked()
+    one = booked('drain_limit = "600s"')
     with one.connect() as client:
         calls = one.submit(client, "query.ask", 60, 0.01)
         told = json.loads(run("restart", "query", "index", "--json").stdout)
@@ -241,7 +255,7 @@ def test_what_was_queued_before_is_finished(booked: Callable[..., Booked]) -> No
 
 def test_down_finishes_what_was_queued(booked: Callable[..., Booked]) -> None:
     """And whoever is needed for it stays until then: the index finishes what the queries ask it."""
-    one = booked()
+    one = booked('drain_limit = "600s"')
     with one.connect() as client:
         calls = one.submit(client, "query.ask", 60, 0.01)
         one.system.signal(signal.SIGTERM)
@@ -255,7 +269,7 @@ def test_down_finishes_what_was_queued(booked: Callable[..., Booked]) -> None:
 
 def test_at_the_limit_the_rest_is_refused_with_a_hint(booked: Callable[..., Booked]) -> None:
     """A restart takes as long as was said, and whoever could not be served knows at once that nothing was begun."""
-    one = booked('drain_limit = "300ms"')
+    one = booked('drain_limit = "300ms"\nstop_limit = "600s"')
     with one.connect() as client:
         held = one.hold(client)
         calls = one.submit(client, "index.book", 200, 0.0)
@@ -278,7 +292,7 @@ def test_an_action_that_never_ends_ends_with_its_process(booked: Callable[..., B
     one = booked('drain_limit = "100ms"\nstop_limit = "400ms"', "threads = 2")
     with one.connect() as client:
         hanging = client.submit("index.hang", timeout=LIMIT_S)
-        client.call("backplane.index.statistics")
+        one.wait_begun("hanging")
         since = len(one.system.said)
         restarted = run("restart", "index")
         assert restarted.exit_code == DONE, restarted.stderr
@@ -297,7 +311,7 @@ def test_a_reload_says_what_it_cut_off(booked: Callable[..., Booked]) -> None:
     toml.write_text(toml.read_text().replace("threads = 2", "threads = 2\npriorities = 7"))
     with one.connect() as client:
         hanging = client.submit("index.hang", timeout=LIMIT_S, retry=False)
-        client.call("backplane.index.statistics")
+        one.wait_begun("hanging")
         reloaded = run("reload", str(toml))
         assert isinstance(hanging.exception(LIMIT_S), PeerDown)
     assert reloaded.exit_code == DONE, reloaded.stderr
@@ -311,7 +325,7 @@ def test_down_says_what_it_cut_off(booked: Callable[..., Booked], words: tuple[s
     one = booked('drain_limit = "100ms"\nstop_limit = "400ms"', "threads = 2")
     with one.connect() as client:
         hanging = client.submit("index.hang", timeout=LIMIT_S, retry=False)
-        client.call("backplane.index.statistics")
+        one.wait_begun("hanging")
         pid = one.system.process.pid
         down = run(*words)
         assert isinstance(hanging.exception(LIMIT_S), PeerDown)
@@ -355,7 +369,7 @@ def test_nobody_finishes_what_needs_one_that_has_died_and_waits_for_him_to_go(bo
 
 def test_while_it_drains_it_is_seen_and_asked(booked: Callable[..., Booked]) -> None:
     """A person wants to know what it is at; new calls are refused without a journey."""
-    one = booked()
+    one = booked('drain_limit = "600s"')
     with one.connect() as client:
         held = one.hold(client)
         calls = one.submit(client, "index.book", 100, 0.0)
@@ -369,8 +383,9 @@ def test_while_it_drains_it_is_seen_and_asked(booked: Callable[..., Booked]) -> 
         with one.connect() as other, pytest.raises(Unavailable, match="finishes what it has, and goes down") as refused:
             other.call("index.book", number=1_000, retry=False)
         assert refused.value.retry_after
-        assert client.call("backplane.index.statistics")["queues"]["actions"] > 0
-        statistics = one.system.status(statistics=True)["backplanes"][1]["statistics"]
+        assert client.call("backplane.index.statistics", timeout=LIMIT_S)["queues"]["actions"] > 0
+        # In the 0.75 s that it is given, or the next time.
+        statistics = wait_until(lambda: one.system.status(statistics=True)["backplanes"][1]["statistics"])
         assert statistics["backplane"] == "index", "served by the sentinel"
         one.let_go(held)
         one.end(calls)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,8 +16,9 @@ from appbackplane.supervisor.commands import down, main, status
 from appbackplane.supervisor.commands import up as up_verb
 from appbackplane.supervisor.processes.run_dir import running_pid
 from appbackplane.transport import Client
+from appbackplane.transport.discovery import Location
 
-from .conftest import RunningSystem
+from .conftest import LIMIT_S, RunningSystem
 from .test_commands import DONE, error_of, folder, run
 
 __all__ = ["folder"]
@@ -88,8 +90,18 @@ def test_what_keeps_a_system_from_going_down_is_told(
     """Twenty seconds of silence look like a command that hangs."""
     monkeypatch.setattr(down, "_SILENT_MS", 1)
     monkeypatch.setattr(down, "_PATIENT_MS", 300)
-    system = start_alone(system='stop_limit = "3s"', index='settings.Index.fails = "hang"')
+    monkeypatch.setattr(down, "ANSWER_S", LIMIT_S)
+    system = start_alone(system='stop_limit = "1h"', index='settings.Index.fails = "hang"')
     system.wait_up()
+    left = down._left
+
+    def left_and_killed(location: Location) -> str:
+        """Nothing ends by itself before it has been told what is left."""
+        said = left(location)
+        system.signal(signal.SIGTERM)
+        return said
+
+    monkeypatch.setattr(down, "_left", left_and_killed)
     result = run("down")
     assert result.exit_code == DONE
     first, second = result.stderr.splitlines()

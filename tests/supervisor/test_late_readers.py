@@ -94,7 +94,7 @@ def test_clients_that_read_later_get_all_answers(begin: Callable[..., RunningSys
     expected = [2 * n for n in range(COUNT)]
 
     async def work(client: Client) -> None:
-        async with await connect_async(system.run_dir) as other:
+        async with await connect_async(system.run_dir, timeout=LIMIT_S) as other:
             blocking = [
                 client.submit("index.double", number=n, timeout=10 * LIMIT_S, retry=False) for n in range(COUNT)
             ]
@@ -106,7 +106,7 @@ def test_clients_that_read_later_get_all_answers(begin: Callable[..., RunningSys
             assert list(await asyncio.wait_for(asyncio.gather(*waiting), LIMIT_S)) == expected
             assert [call.result(LIMIT_S) for call in blocking] == expected
 
-    with connect(system.run_dir) as client:
+    with connect(system.run_dir, timeout=LIMIT_S) as client:
         asyncio.run(work(client))
 
 
@@ -115,11 +115,12 @@ def test_so_does_a_backplane_whose_threads_are_busy(begin: Callable[..., Running
     os.mkfifo(tmp_path / "go")
     (tmp_path / "hold").touch()
     system = begin('[backplane.asking]\ncomponents = ["demo:Asking"]\npreempt = false')
-    with connect(system.run_dir) as client:
+    with connect(system.run_dir, timeout=LIMIT_S) as client:
         asked = [
             client.submit("asking.ask", key=str(n), number=n, timeout=10 * LIMIT_S, retry=False) for n in range(600)
         ]
-        wait_until(lambda: client.call("backplane.asking.statistics")["queues"]["waiting"] == 600)
+        statistics = "backplane.asking.statistics"
+        wait_until(lambda: client.call(statistics, timeout=LIMIT_S)["queues"]["waiting"] == 600)
         client.call("backplane.index.statistics", timeout=LIMIT_S)
         blocked = client.submit("asking.block", timeout=10 * LIMIT_S, retry=False)
         wait_until((tmp_path / "blocked").exists)

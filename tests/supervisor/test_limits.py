@@ -89,7 +89,7 @@ class Query(Component):
 
 def why_not() -> str:
     """Why there are no groups to be tested here; empty when there are."""
-    groups = make("probe", Path("/nowhere/probe-limits"))
+    groups = make("probe", Path(f"/nowhere/probe-limits-{os.getpid()}"))  # each worker asks, all at once
     groups.close(print)
     return groups.because
 
@@ -119,7 +119,7 @@ def test_a_limit_is_held_by_the_kernel_and_follows_the_operator(start: Start) ->
     own = str(folder_of(system) / SHARED / "index")
     assert system.backplane("index")["os_priority"]["cgroup"] == own
     index, query = system.backplane("index")["pid"], system.backplane("query")["pid"]
-    with connect(system.run_dir) as client:
+    with connect(system.run_dir, timeout=LIMIT_S) as client:
         assert f"/{SHARED}/index\n" in client.call("index.begun_in", timeout=LIMIT_S), "before any code of the user's"
         client.call("index.spin", timeout=LIMIT_S)
         assert_held(Path(own), index, 10)
@@ -160,7 +160,7 @@ def test_a_limit_gives_what_it_says(start_alone: Start, seconds: list[float]) ->
     system.wait_up()
     index = system.backplane("index")
     folder = Path(index["os_priority"]["cgroup"])
-    with connect(system.run_dir) as client:
+    with connect(system.run_dir, timeout=LIMIT_S) as client:
         client.call("index.work", seconds=seconds, timeout=LIMIT_S)
         assert_held(folder, index["pid"], 20)
 
@@ -171,7 +171,7 @@ def test_one_limit_has_one_keeper(start_alone: Start, more: str, by: str) -> Non
     """Which one, both sides agree, at start and after each change. The kernel cannot tell what is exempt."""
     system = start_alone("", f"cpu_limit = 50{more}", module=MODULE)
     system.wait_up()
-    with connect(system.run_dir) as client:
+    with connect(system.run_dir, timeout=LIMIT_S) as client:
 
         def keepers() -> tuple[int | None, str | None, str | None]:
             cpu = client.call("backplane.index.statistics", timeout=LIMIT_S)["cpu"]
@@ -190,7 +190,7 @@ def test_a_limited_backplane_dies_and_comes_back_at_once(start_alone: Start) -> 
     """SIGKILL of a throttled process takes up to 0.9 s, and its imports more than that: the quota is lifted for both."""
     system = start_alone("", "cpu_limit = 2", module=MODULE)
     system.wait_up()
-    with connect(system.run_dir) as client:
+    with connect(system.run_dir, timeout=LIMIT_S) as client:
         client.call("index.spin", timeout=LIMIT_S)
     index = system.backplane("index")
     throttled = Path(index["os_priority"]["cgroup"], "cpu.stat")
@@ -206,7 +206,7 @@ def test_what_a_killed_supervisor_left_is_reclaimed_by_the_next(start_alone: Sta
     """Groups, and whoever still lives in them; the system comes up as if nothing had been."""
     system = start_alone("", "cpu_limit = 50", module=MODULE)
     system.wait_up()
-    with connect(system.run_dir) as client:
+    with connect(system.run_dir, timeout=LIMIT_S) as client:
         stray = client.call("index.leave", timeout=LIMIT_S)
     folder = folder_of(system)
     system.process.kill()

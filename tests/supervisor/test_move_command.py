@@ -133,8 +133,9 @@ def test_progress_is_shown_for_what_takes_over_a_second(
 ) -> None:
     """On standard error; and what does not end in time says where it is."""
     monkeypatch.chdir(tmp_path)
-    system = start('stop_limit = "20s"', '[backplane.index.settings.Index]\nfails = "hang"')
+    system = start('stop_limit = "1h"', '[backplane.index.settings.Index]\nfails = "hang"')
     system.wait_up()
+    assert run("move", "down", "query").exit_code == DONE  # it needs the index, and goes first
     result = run("move", "down", "index", "--timeout", "1.5")
     assert "waiting for 'index' to become down" in result.stderr
     said = error_of(result, FAILED)

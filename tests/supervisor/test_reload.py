@@ -22,6 +22,7 @@ from appbackplane.runtime.execution.workers.poll_leader import RELIEFS_MAX
 from appbackplane.supervisor.commands import main
 from appbackplane.transport import connect
 from appbackplane.transport.errors import Busy, FailedPrecondition, InvalidArgument, NotFound
+from tests.waiting import wait_until
 
 from .conftest import LIMIT_S, RunningSystem, is_alive, starting
 from .test_limits import wait_for, with_groups
@@ -45,7 +46,7 @@ class Clerk(AppObject):
             index.count += 1
             self.publish("index.inside", count=index.count)
             index.gate.notify_all()
-            assert index.gate.wait_for(lambda: index.count >= number, 30)
+            assert index.gate.wait_for(lambda: index.count >= number, 120)
         return threading.get_ident()
 
 class Index(Component):
@@ -131,15 +132,17 @@ def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSystem]
 
 @pytest.fixture
 def changed(lasting: RunningSystem) -> Iterator[RunningSystem]:
-    """The same. Afterwards it runs as at its start, in the same processes."""
-    before = ids(lasting)
+    """The same. Afterwards it runs as at its start, in the same processes and on as many threads."""
+    before, pid = ids(lasting), lasting.backplane("index")["pid"]
+    threads = tasks(pid)
     write(lasting)
     yield lasting
     write(lasting)
     reload(lasting)
-    with connect(lasting.run_dir) as client:
+    with connect(lasting.run_dir, timeout=LIMIT_S) as client:
         client.call("index.forget", timeout=LIMIT_S)
     assert ids(lasting) == before
+    wait_for(lambda: tasks(pid) == threads)  # one that was taken away ends by itself
 
 
 def write(system: RunningSystem, index: str = "", more: str = "", query: str = "", of_system: str = "") -> None:
@@ -180,7 +183,7 @@ def under_load(system: RunningSystem, threads: int = 2) -> Iterator[list[int]]:
 
     def call(number: int) -> None:
         try:
-            with connect(system.run_dir) as client:
+            with connect(system.run_dir, timeout=LIMIT_S) as client:
                 while not stop.is_set():
                     client.call("index.pid", timeout=LIMIT_S)
                     counts[number] += 1
@@ -191,13 +194,13 @@ def under_load(system: RunningSystem, threads: int = 2) -> Iterator[list[int]]:
     for worker in workers:
         worker.start()
     try:
+        wait_until(lambda: all(counts) or failures, "there is no load")
         yield counts
     finally:
         stop.set()
         for worker in workers:
             worker.join(LIMIT_S)
     assert failures == []
-    assert all(counts), "there was a load"
 
 
 # At once
@@ -206,7 +209,7 @@ def under_load(system: RunningSystem, threads: int = 2) -> Iterator[list[int]]:
 def test_what_can_be_is_changed_at_once_under_load(changed: RunningSystem) -> None:
     """A restart for a threshold would cost every caller a second; here nobody notices."""
     before = ids(changed)
-    with under_load(changed), connect(changed.run_dir) as client:
+    with under_load(changed), connect(changed.run_dir, timeout=LIMIT_S) as client:
         for number, level in enumerate(("DEBUG", "INFO", "WARNING"), 1):
             write(
                 changed,
@@ -242,7 +245,10 @@ def test_nothing_to_do_is_said_and_nobody_is_disturbed(changed: RunningSystem) -
 
 def test_more_threads_take_a_blocked_queue_apart(changed: RunningSystem) -> None:
     """Two calls that wait for each other: with one thread the second never begins, with two they meet."""
-    with connect(changed.run_dir) as client, client.subscribe("index.inside") as inside:
+    with (
+        connect(changed.run_dir, timeout=LIMIT_S) as client,
+        client.subscribe("index.inside", timeout=LIMIT_S) as inside,
+    ):
         first = client.submit("index.meet", number=2, key="clerk-0", timeout=LIMIT_S)
         assert inside.get(LIMIT_S).body == {"count": 1}
         second = client.submit("index.meet", number=2, key="clerk-1", timeout=LIMIT_S)
@@ -256,7 +262,11 @@ def test_more_threads_take_a_blocked_queue_apart(changed: RunningSystem) -> None
 def test_blocked_threads_are_taken_away_and_nobody_loses_his_call(changed: RunningSystem) -> None:
     """One that is taken away ends what it runs; and it does end, or each change would leave some behind."""
     pid = changed.backplane("index")["pid"]
-    with under_load(changed), connect(changed.run_dir) as client, client.subscribe("index.inside") as inside:
+    with (
+        under_load(changed),
+        connect(changed.run_dir, timeout=LIMIT_S) as client,
+        client.subscribe("index.inside", timeout=LIMIT_S) as inside,
+    ):
         assert scale(changed, 8)["problems"] == []
         most = tasks(pid)
         for _ in range(2):
@@ -301,7 +311,7 @@ def test_scaled_is_shown_and_survives_a_restart_until_the_file_is_read_again(up:
     os.kill(up.backplane("index")["pid"], signal.SIGKILL)
     assert scale(up, 4)["problems"] == [], "it may be dead, just born, or about to register: it hears of it anyway"
     up.wait_said("'index': up again, generation 2")
-    with connect(up.run_dir) as client:
+    with connect(up.run_dir, timeout=LIMIT_S) as client:
         assert client.call("backplane.index.threads", timeout=LIMIT_S) == 4
         shown = run("reload", "--dry-run", "-s", str(up.toml))
         assert shown.exit_code == DONE
@@ -346,7 +356,7 @@ def test_only_who_is_concerned_starts_again(up: RunningSystem) -> None:
     assert answer["problems"] == []
     assert answer["generations"] == {"index": 2, "extra": 1}, "they are up: it is answered when it is done"
     assert ids(up)["query"] == before["query"]
-    with connect(up.run_dir) as client:
+    with connect(up.run_dir, timeout=LIMIT_S) as client:
         assert client.call("index.told", timeout=LIMIT_S)["size"] == 5
         assert client.call("query.ask", timeout=LIMIT_S) == up.backplane("index")["pid"]
         extra = client.call("extra.pid", timeout=LIMIT_S)
@@ -359,7 +369,7 @@ def test_only_who_is_concerned_starts_again(up: RunningSystem) -> None:
         # And back; a name that was there before is another generation.
         write(up, "[backplane.index.settings.Index]\nsize = 5", '[backplane.extra]\ncomponents = ["demo:Extra"]')
         assert reload(up)["generations"] == {"index": 4, "extra": 2}
-    with connect(up.run_dir) as client:  # who was connected hears of it a moment later
+    with connect(up.run_dir, timeout=LIMIT_S) as client:  # who was connected hears of it a moment later
         assert client.call("extra.pid", timeout=LIMIT_S) == up.backplane("extra")["pid"]
     assert ids(up)["query"] == before["query"]
     up.signal(signal.SIGTERM)
@@ -427,7 +437,7 @@ BAD = {
 def test_a_bad_file_changes_nothing(changed: RunningSystem) -> None:
     """Whatever is wrong with it is said, a line each; what is right in it is not done either."""
     before = ids(changed), changed.status()["config"]
-    with connect(changed.run_dir) as client:
+    with connect(changed.run_dir, timeout=LIMIT_S) as client:
         for case, (text, expected, code) in BAD.items():
             changed.toml.write_text(text)
             result = run("reload", str(changed.toml), "-s", str(changed.run_dir))
@@ -459,5 +469,5 @@ def test_the_supervisor_believes_nobody(changed: RunningSystem) -> None:
         scale(changed, 0)
     with pytest.raises(NotFound, match="no backplane 'nobody'"):
         changed.ask("supervisor.scale", {"backplane": "nobody", "threads": 2})
-    with connect(changed.run_dir) as client:
+    with connect(changed.run_dir, timeout=LIMIT_S) as client:
         assert client.call("backplane.index.threads", timeout=LIMIT_S) == 3

@@ -55,7 +55,7 @@ def up(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 def serving(system: RunningSystem) -> dict[str, tuple[int, int]]:
     """Pid and generation of each backplane; the index answers."""
-    with connect(system.run_dir) as client:
+    with connect(system.run_dir, timeout=LIMIT_S) as client:
         pid = client.call("query.ask", timeout=LIMIT_S)
     found = {entry["name"]: (entry["pid"], entry["generation"]) for entry in system.status()["backplanes"]}
     assert found["index"][0] == pid

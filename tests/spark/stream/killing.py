@@ -156,7 +156,7 @@ class Load(threading.Thread):
         self.answered = 0
 
     def run(self) -> None:
-        with connect(self._run_dir) as client:
+        with connect(self._run_dir, timeout=LIMIT_S) as client:
             n = 0
             while not self._is_over.wait(0.03):
                 calls = []
@@ -175,7 +175,9 @@ class Load(threading.Thread):
 
 
 def pid_of(client: Client, name: str) -> int:
-    return next(each["pid"] for each in client.call("supervisor.status")["backplanes"] if each["name"] == name)
+    return next(
+        each["pid"] for each in client.call("supervisor.status", timeout=LIMIT_S)["backplanes"] if each["name"] == name
+    )
 
 
 def kill_backplane(client: Client, chance: random.Random) -> bool:
@@ -191,7 +193,7 @@ def kill_all_the_time(folder: Path, kills: int, seed: int) -> dict[str, Any]:
     chance = random.Random(seed)
     checkpoint = folder / "checkpoint"
     checkpoint.mkdir()
-    with running(folder, SYSTEM, shop=SHOP) as run_dir, connect(run_dir) as client:
+    with running(folder, SYSTEM, shop=SHOP) as run_dir, connect(run_dir, timeout=LIMIT_S) as client:
         load = Load(run_dir)
         load.start()
         began_s = time.monotonic()

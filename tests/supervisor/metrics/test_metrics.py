@@ -56,19 +56,36 @@ def one(found: Samples, name: str, **labels: str) -> float:
     return found[name, frozenset({"system": "demo", **labels}.items())]
 
 
+def if_of_both(found: Samples, name: str) -> Samples:
+    """These, if this is told of both backplanes; else none."""
+    return found if sum(each == name for each, _ in found) == 2 else {}
+
+
 def up(start: Start, system: str) -> tuple[RunningSystem, str]:
     """A system, and where its metrics are."""
     running = start(system)
-    said = running.wait_for("metrics at ")
-    running.wait_for("is up, pid")
+    said = running.wait_said("metrics at ")
+    running.wait_said("is up, pid")
     return running, said.split("metrics at ")[1]
+
+
+def answered(running: RunningSystem) -> list[dict[str, Any]]:
+    """What the status tells of each backplane, once all have answered in the 0.75 s that they are given."""
+    told: list[dict[str, Any]] = []
+
+    def have_answered() -> bool:
+        told[:] = running.status(statistics=True)["backplanes"]
+        return all(each["statistics"] for each in told)
+
+    wait_until(have_answered, lambda: told)
+    return told
 
 
 def settle(running: RunningSystem, **counts: int) -> None:
     """Until these operations are booked so often: an answer leaves before its action is."""
     limit = Limit()
     while True:
-        told = running.status(statistics=True)["backplanes"]
+        told = answered(running)
         found = {name: one["count"] for each in told for name, one in each["statistics"]["operations"].items()}
         if all(found.get(name.replace("_", ".")) == count for name, count in counts.items()):
             return
@@ -92,16 +109,16 @@ def test_values_agree_with_the_status(measured: tuple[RunningSystem, str]) -> No
     command that people use says the same.
     """
     running, url = measured
-    with connect(running.run_dir) as client:
+    with connect(running.run_dir, timeout=LIMIT_S) as client:
         for _ in range(25):
-            client.call("index.echo", text="x")
+            client.call("index.echo", text="x", timeout=LIMIT_S)
         with pytest.raises(Exception, match="text"):
-            client.call("index.echo", text=1)
-        client.call("query.ask")
+            client.call("index.echo", text=1, timeout=LIMIT_S)
+        client.call("query.ask", timeout=LIMIT_S)
     settle(running, index_echo=25, query_ask=1, index_pid=1)
-    found = samples(get(url))
-    told = running.ask("supervisor.status", {"statistics": True})
-    for backplane in told["backplanes"]:
+    # A backplane that does not answer in time has a state and no figures.
+    found = wait_until(lambda: if_of_both(samples(get(url)), "appbackplane_workers"), "a backplane has no figures")
+    for backplane in answered(running):
         name, statistics = backplane["name"], backplane["statistics"]
         assert one(found, "appbackplane_backplane_up", backplane=name) == 1
         assert one(found, "appbackplane_backplane_restarts_total", backplane=name) == backplane["restarts"]
@@ -129,8 +146,12 @@ def test_values_agree_with_the_status(measured: tuple[RunningSystem, str]) -> No
                 # Above, not at: what took 4,096 ns is in a bucket of ours that begins there, and so not in that up to there.
                 above = min(b for b in (2**n / 1e9 for n in range(10, 37)) if b > p99_s)
                 assert one(found, f"{histogram}_bucket", le=str(above), **labels) >= 0.99 * account[which]["count"]
-    shown = json.loads(CliRunner().invoke(main, ["status", "-s", str(running.toml), "--stats", "--json"]).stdout)
-    count = shown["backplanes"][1]["statistics"]["operations"]["index.pid"]["count"]
+
+    def index_shown() -> Any:
+        shown = CliRunner().invoke(main, ["status", "-s", str(running.toml), "--stats", "--json"]).stdout
+        return json.loads(shown)["backplanes"][1]["statistics"]
+
+    count = wait_until(index_shown, "it does not answer")["operations"]["index.pid"]["count"]
     assert one(found, "appbackplane_operation_actions_total", backplane="index", operation="index.pid") == count == 1
 
 

@@ -36,7 +36,7 @@ while True:
 
 def what_keeps_us() -> str:
     """Why there are no groups to be tested here; empty when there are."""
-    groups = make("probe", Path("/nowhere/probe"))
+    groups = make("probe", Path(f"/nowhere/probe-{os.getpid()}"))  # each worker asks, all at once
     groups.close(print)
     return groups.because
 

@@ -27,6 +27,7 @@ if what == "later":
 if what == "child":
     pid = os.fork()
     if not pid:
+        os.write(1, b"forked")
         os.kill(os.getpid(), signal.SIGSTOP)
         os._exit(0)
 if what == "stopped":
@@ -40,6 +41,10 @@ if what in ("unset", "later", "child"):
 while True:
     pass
 """
+
+
+#: The moment may come before a busy machine has let the program say otherwise, or fork: then another one gets more time.
+LEFT_NS = (200_000_000, 2_000_000_000, 20_000_000_000)
 
 
 def end_of(what: str, left_ns: int) -> int:
@@ -57,14 +62,26 @@ def test_the_kernel_kills_whoever_is_not_there(what: str, left_ns: int) -> None:
 @pytest.mark.parametrize("what", ["unset", "later"])
 def test_who_says_otherwise_in_time_lives(what: str) -> None:
     """As often as it likes."""
-    assert end_of(what, 100_000_000) == 0
+    assert any(end_of(what, left_ns) == 0 for left_ns in LEFT_NS)
 
 
 def test_a_child_is_not_concerned() -> None:
     """A timer is not inherited: who is forked is not killed by it."""
-    process = subprocess.Popen([sys.executable, "-c", PROGRAM, "child", "200000000"], start_new_session=True)
-    assert process.wait(LIMIT_S) == -signal.SIGKILL
-    os.killpg(process.pid, signal.SIGKILL)  # it is still there, stopped, or this would raise ProcessLookupError
+    assert any(outlives_its_parent(left_ns) for left_ns in LEFT_NS), "it is not forked in time"
+
+
+def outlives_its_parent(left_ns: int) -> bool:
+    """Whether the child is still there, stopped, once its parent has been killed; False: the parent was, before it forked."""
+    words = [sys.executable, "-c", PROGRAM, "child", str(left_ns)]
+    with subprocess.Popen(words, start_new_session=True, stdout=subprocess.PIPE) as process:
+        assert process.wait(LIMIT_S) == -signal.SIGKILL
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            assert process.stdout is not None
+            assert process.stdout.read() == b"", "it has died with its parent"
+            return False
+    return True
 
 
 UNSHARE = ("unshare", "--user", "--map-root-user", "--pid", "--fork")

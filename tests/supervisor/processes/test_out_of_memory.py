@@ -99,7 +99,7 @@ def test_a_backplane_that_takes_all_memory_is_said_to_have(
     running = start(module=HUNGRY)
     (small_group / "cgroup.procs").write_text(str(running.process.pid))
     running.wait_up()
-    with connect(running.run_dir) as client, pytest.raises(PeerDown):
+    with connect(running.run_dir, timeout=LIMIT_S) as client, pytest.raises(PeerDown):
         client.call("index.eat", timeout=LIMIT_S)
     said = running.wait_for("out of memory: killed by the kernel (signal 9)")
     assert "'index'" in said

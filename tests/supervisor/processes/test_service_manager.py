@@ -14,6 +14,8 @@ import psutil
 import pytest
 
 from appbackplane.supervisor.processes.service_manager import VARIABLES, ServiceManager
+from tests.launching import is_forked_in
+from tests.waiting import wait_until
 
 from ..conftest import LIMIT_S, RunningSystem
 
@@ -147,6 +149,8 @@ def test_an_address_of_another_machine_is_refused() -> None:
 
 def test_a_supervisor_tells_how_it_goes(manager: Manager, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """From its start to its end, in this order; nobody else speaks, and its silence is heard."""
+    # The first that asks starts the launcher: forks show its environment as theirs.
+    assert is_forked_in(os.environ)
     monkeypatch.setenv("NOTIFY_SOCKET", manager.address)
     monkeypatch.setenv("WATCHDOG_USEC", str(WATCHDOG_US))
     system = start()
@@ -162,6 +166,7 @@ def test_a_supervisor_tells_how_it_goes(manager: Manager, start: Start, monkeypa
 
     assert hear_watchdog(manager)
     os.kill(system.process.pid, signal.SIGSTOP)
+    wait_until(lambda: psutil.Process(system.process.pid).status() == psutil.STATUS_STOPPED, "it is not stopped")
     while manager.hear(0) is not None:
         pass
     assert manager.hear(3 * WATCHDOG_US / 1e6) is None, "who is stopped is silent"
