@@ -46,7 +46,7 @@ def command(system: str | None, now: bool, timeout: float, as_json: bool) -> Non
                 f"{location.system!r} (pid {asker.pid}) is still going down after {timeout:g} s; "
                 "see appbackplane status, or kill it: appbackplane down --now"
             )
-        answer = {"unfinished": [], **(asker.take() or {})}  # none: it has been killed
+        answer = {"unfinished": [], **(asker.take_last() or {})}  # none: it has been killed
     if as_json:
         show.as_json({"system": location.system, "pid": asker.pid, **answer})
         return
