@@ -11,6 +11,8 @@ from appbackplane.runtime import Batch, Flow, sink, source, stage
 HERE = Path(__file__).parent
 #: The source gives nothing more once it is there.
 STOP = HERE / "stop"
+#: Made by the source when it gives nothing more: what it has given is counted by then.
+STOPPED = HERE / "stopped"
 #: Where the sinks write, a number a line: a process that is killed leaves what it has written.
 KEPT = HERE / "kept"
 
@@ -19,6 +21,7 @@ KEPT = HERE / "kept"
 def numbers(after: int | None, wanted: int) -> list[tuple[int, int]]:
     """All numbers, in order."""
     if STOP.exists():
+        STOPPED.touch()
         return []
     begin = 0 if after is None else after + 1
     return [(number, number) for number in range(begin, begin + wanted)]
