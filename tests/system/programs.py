@@ -21,6 +21,8 @@ from appbackplane.transport import AsyncClient, BackplaneError, Client, PendingC
 
 #: Calls outstanding at a time: what a busy program has, far below what a component admits.
 WINDOW = 500
+#: As LIMIT_S of tests/waiting.py, which a program does not find: it exists only to end a hang.
+LIMIT_S = 120.0
 
 
 def flood(client: Client, words: list[str]) -> object:
@@ -123,7 +125,7 @@ def concurrent(client: Client, words: list[str]) -> object:
                 await asyncio.wait_for(asyncio.Event().wait(), pause_s)
 
     async def run() -> None:
-        async with await connect_async(sys.argv[2]) as asynchronous:
+        async with await connect_async(sys.argv[2], timeout=LIMIT_S) as asynchronous:
             await asyncio.gather(*(call_on(asynchronous) for _ in range(tasks_count)))
 
     asyncio.run(run())
@@ -133,10 +135,10 @@ def concurrent(client: Client, words: list[str]) -> object:
 def crowd(client: Client, words: list[str]) -> object:
     """COUNT clients, each with a call outstanding, a subscription and a message published; then wait to be killed."""
     run_dir, count = Path(words[0]), int(words[1])
-    clients = [client, *(connect(run_dir) for _ in range(count - 1))]
+    clients = [client, *(connect(run_dir, timeout=LIMIT_S) for _ in range(count - 1))]
     pending = [one.submit("sleeper.hold", seconds=0.05) for one in clients]
     for one in clients:
-        one.subscribe("numbers.*")
+        one.subscribe("numbers.*", timeout=LIMIT_S)
         one.publish("numbers.next", number=0, filling=b"")
         one.call("sleeper.pid")
     _ready()
@@ -148,7 +150,7 @@ def hearer(client: Client, words: list[str]) -> object:
     """Hear TOPIC until a message comes that is not filled: what was heard, and what the gaps say is missing."""
     count = last = lost = 0
     is_in_order = True
-    with client.subscribe(*words) as subscription:
+    with client.subscribe(*words, timeout=LIMIT_S) as subscription:
         _ready()
         for message in subscription:
             count += 1
@@ -166,19 +168,20 @@ def hearer(client: Client, words: list[str]) -> object:
 def outrun(client: Client, words: list[str]) -> object:
     """Submit calls of `mill.grind` with SIZE bytes for SECONDS and wait for none; in another thread, ask how many were ground.
 
-    What became of them, those answers, and what memory was needed (MiB): at first, and at most later on.
+    With ENOUGH, on until so many were ground, and those who ask have patience. What became of them, those answers, and what
+    memory was needed (MiB): at first, and at most later on.
     """
-    size, seconds = int(words[0]), float(words[1])
+    size, seconds, enough = int(words[0]), float(words[1]), int(words[2]) if words[2:] else 0
     is_late, is_over = after(seconds / 2), after(seconds)
     ends: Counter[str] = Counter()
     pending: deque[PendingCall] = deque()
     ground: list[int] = []
-    early_mib = late_mib = 0.0
+    early_mib, late_mib = _memory_mib(), 0.0
 
     def look() -> None:
         while not is_over.is_set():
             try:
-                ground.append(client.call("mill.tell", timeout=seconds))
+                ground.append(client.call("mill.tell", timeout=LIMIT_S if enough else seconds))
             except BackplaneError as error:
                 ends[f"ask: {type(error).__name__}"] += 1
             select.select([], [], [], 0.02)
@@ -186,7 +189,7 @@ def outrun(client: Client, words: list[str]) -> object:
     asking = threading.Thread(target=look)
     asking.start()
     grain, is_ready = bytes(size), False
-    while not is_over.is_set():
+    while not is_over.is_set() or ends["ground"] < enough:
         try:
             pending.append(client.submit("mill.grind", grain=grain, timeout=1.0))
         except BackplaneError as error:
@@ -282,7 +285,7 @@ def hold(client: Client, words: list[str]) -> object:
 
 def deaf(client: Client, words: list[str]) -> object:
     """Subscribe to TOPIC, and never look; at the end, the memory (MiB), and what is here and what is missing."""
-    with client.subscribe(*words) as subscription:
+    with client.subscribe(*words, timeout=LIMIT_S) as subscription:
         before_mib = _memory_mib()
         _ready()
         sys.stdin.read()
@@ -319,7 +322,7 @@ PROGRAMS = {
 def main() -> None:
     """Run one."""
     name, run_dir, *words = sys.argv[1:]
-    with connect(Path(run_dir)) as client:
+    with connect(Path(run_dir), timeout=LIMIT_S) as client:
         answer = PROGRAMS[name](client, words)
         print(json.dumps(answer), flush=True)
 
