@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -154,7 +155,8 @@ class Cluster:
         """To all of a node."""
         processes = self.processes(name)
         for process in processes:
-            os.kill(process.pid, number)
+            with suppress(psutil.NoSuchProcess):  # it dies with the one before
+                process.send_signal(number)
         return processes
 
 
