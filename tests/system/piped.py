@@ -54,8 +54,8 @@ def keep_by_rest(numbers: list[int]) -> None:
 
 @sink(parallel="auto")
 def wait_for(number: int) -> None:
-    """Block, as for a device that serves any number at a time."""
-    select.select((), (), (), 0.001)
+    """Block, as for a device that serves any number at a time: so long that further lanes pay where the CPU is scarce."""
+    select.select((), (), (), 0.008)
 
 
 def _write(numbers: list[int]) -> None:
@@ -71,5 +71,5 @@ def _write(numbers: list[int]) -> None:
 surely = Flow("surely", numbers >> square >> keep, delivery="at_least_once")
 once = Flow("once", numbers >> square >> keep, delivery="at_most_once")
 ordered = Flow("ordered", numbers >> by_rest >> keep_by_rest, delivery="at_least_once")
-waiting = Flow("waiting", numbers >> wait_for)
+waiting = Flow("waiting", numbers >> wait_for, credits=128)  # in small chunks, which soon tell how fast it is
 puts = Flow("puts", square >> keep, credits=64)
