@@ -56,7 +56,7 @@ def opened(client: Client, owner: str = "ada") -> Address:
 
 async def deposited(system: System, account: Address, cents: int) -> int:
     """By a client that awaits."""
-    async with await connect_async(system.run_dir) as client:
+    async with await connect_async(system.run_dir, timeout=LIMIT_S) as client:
         return int(await client.call(account.to("deposit"), cents=cents))
 
 

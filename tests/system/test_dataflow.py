@@ -254,7 +254,10 @@ def test_on_asyncio(system: System, tmp_path: Path) -> None:
     """The same, with futures."""
 
     async def run() -> None:
-        async with await connect_async(system.run_dir) as client, await connect_async(system.run_dir) as other:
+        async with (
+            await connect_async(system.run_dir, timeout=LIMIT_S) as client,
+            await connect_async(system.run_dir, timeout=LIMIT_S) as other,
+        ):
             promise = client.promise("p")
             first = client.submit("source.when", path=str(tmp_path / "go"), n=1)
             second = client.submit("sink.add", left=first, right=promise)
