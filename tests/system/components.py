@@ -1108,6 +1108,15 @@ class Scribe(Component):
             slowest_ns = max(slowest_ns, RealClock.now_ns() - began_ns)
         return slowest_ns / 1e9
 
+    @operation(priority=5)
+    def flood(self, least: int, most: int, rings: int) -> list[int]:
+        """As many lines as `least`, and up to `most` until the gong was rung so often meanwhile; how many of both."""
+        before, number = Gong.rung_count, 0
+        while number < least or (Gong.rung_count - before < rings and number < most):
+            log.info("line %d", number)
+            number += 1
+        return [number, Gong.rung_count - before]
+
     @operation()
     def say(self, text: str, level: str = "INFO") -> None:
         """One line."""
@@ -1131,9 +1140,12 @@ class Scribe(Component):
 class Gong(Component):
     """Is urgent."""
 
+    rung_count = 0
+
     @operation(priority=0)
     def ring(self) -> int:
         """At once."""
+        Gong.rung_count += 1
         return os.getpid()
 
 

@@ -206,6 +206,11 @@ def wait_asleep(pid: int) -> None:
         limit.check(f"process {pid} is at work: {_states(pid)}", pause_s=EVERY_S)
 
 
+def wait_stopped(pid: int) -> None:
+    """Until all threads of a process that was sent SIGSTOP stand still: one may be in a system call until then."""
+    wait_until(lambda: {*_states(pid)} == {"T"}, lambda: f"process {pid} is at work: {_states(pid)}")
+
+
 def _states(pid: int) -> list[str]:
     stats = [stat.read_text() for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
     return [stat.rpartition(")")[2].split()[0] for stat in stats]
@@ -365,6 +370,6 @@ def client(shelves: System) -> Iterator[Client]:
 
 def assert_goes_on(system: System, client: Client, pids: dict[str, int]) -> None:
     """Good calls are answered, and nobody has been restarted for it."""
-    assert client.call("shelf.add_up", numbers=[1, 2], start=3, timeout=10) == 6
-    assert client.call("neighbour.pid", timeout=10) == pids["next-door"]
+    assert client.call("shelf.add_up", numbers=[1, 2], start=3, timeout=LIMIT_S) == 6
+    assert client.call("neighbour.pid", timeout=LIMIT_S) == pids["next-door"]
     assert system.pids() == pids

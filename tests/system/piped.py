@@ -11,6 +11,8 @@ from appbackplane.runtime import Batch, Flow, sink, source, stage
 HERE = Path(__file__).parent
 #: The source gives nothing more once it is there.
 STOP = HERE / "stop"
+#: Made by the source when it gives nothing more: what it has given is counted by then.
+STOPPED = HERE / "stopped"
 #: Where the sinks write, a number a line: a process that is killed leaves what it has written.
 KEPT = HERE / "kept"
 
@@ -19,6 +21,7 @@ KEPT = HERE / "kept"
 def numbers(after: int | None, wanted: int) -> list[tuple[int, int]]:
     """All numbers, in order."""
     if STOP.exists():
+        STOPPED.touch()
         return []
     begin = 0 if after is None else after + 1
     return [(number, number) for number in range(begin, begin + wanted)]
@@ -51,8 +54,8 @@ def keep_by_rest(numbers: list[int]) -> None:
 
 @sink(parallel="auto")
 def wait_for(number: int) -> None:
-    """Block, as for a device that serves any number at a time."""
-    select.select((), (), (), 0.001)
+    """Block, as for a device that serves any number at a time: so long that further lanes pay where the CPU is scarce."""
+    select.select((), (), (), 0.008)
 
 
 def _write(numbers: list[int]) -> None:
@@ -68,5 +71,5 @@ def _write(numbers: list[int]) -> None:
 surely = Flow("surely", numbers >> square >> keep, delivery="at_least_once")
 once = Flow("once", numbers >> square >> keep, delivery="at_most_once")
 ordered = Flow("ordered", numbers >> by_rest >> keep_by_rest, delivery="at_least_once")
-waiting = Flow("waiting", numbers >> wait_for)
+waiting = Flow("waiting", numbers >> wait_for, credits=128)  # in small chunks, which soon tell how fast it is
 puts = Flow("puts", square >> keep, credits=64)

@@ -23,6 +23,8 @@ from appbackplane.transport import AsyncClient, BackplaneError, Client, PendingC
 LIMIT_S = 120.0
 #: Calls outstanding at a time: what a busy program has, far below what a component admits.
 WINDOW = 500
+#: As LIMIT_S of tests/waiting.py, which a program does not find: it exists only to end a hang.
+LIMIT_S = 120.0
 
 
 def flood(client: Client, words: list[str]) -> object:
@@ -138,7 +140,7 @@ def crowd(client: Client, words: list[str]) -> object:
     clients = [client, *(connect(run_dir, timeout=LIMIT_S) for _ in range(count - 1))]
     pending = [one.submit("sleeper.hold", seconds=0.05) for one in clients]
     for one in clients:
-        one.subscribe("numbers.*")
+        one.subscribe("numbers.*", timeout=LIMIT_S)
         one.publish("numbers.next", number=0, filling=b"")
         one.call("sleeper.pid")
     _ready()
@@ -168,19 +170,20 @@ def hearer(client: Client, words: list[str]) -> object:
 def outrun(client: Client, words: list[str]) -> object:
     """Submit calls of `mill.grind` with SIZE bytes for SECONDS and wait for none; in another thread, ask how many were ground.
 
-    What became of them, those answers, and what memory was needed (MiB): at first, and at most later on.
+    With ENOUGH, on until so many were ground, and those who ask have patience. What became of them, those answers, and what
+    memory was needed (MiB): at first, and at most later on.
     """
-    size, seconds = int(words[0]), float(words[1])
+    size, seconds, enough = int(words[0]), float(words[1]), int(words[2]) if words[2:] else 0
     is_late, is_over = after(seconds / 2), after(seconds)
     ends: Counter[str] = Counter()
     pending: deque[PendingCall] = deque()
     ground: list[int] = []
-    early_mib = late_mib = 0.0
+    early_mib, late_mib = _memory_mib(), 0.0
 
     def look() -> None:
         while not is_over.is_set():
             try:
-                ground.append(client.call("mill.tell", timeout=seconds))
+                ground.append(client.call("mill.tell", timeout=LIMIT_S if enough else seconds))
             except BackplaneError as error:
                 ends[f"ask: {type(error).__name__}"] += 1
             select.select([], [], [], 0.02)
@@ -188,7 +191,7 @@ def outrun(client: Client, words: list[str]) -> object:
     asking = threading.Thread(target=look)
     asking.start()
     grain, is_ready = bytes(size), False
-    while not is_over.is_set():
+    while not is_over.is_set() or ends["ground"] < enough:
         try:
             pending.append(client.submit("mill.grind", grain=grain, timeout=1.0))
         except BackplaneError as error:

@@ -20,8 +20,8 @@ from appbackplane.transport import Address, Client, connect_async
 from appbackplane.transport.errors import NotFound, UnknownRoute
 from tests.figures import judge
 
-from .conftest import HERE, System, ask_until, standing, wait_dead
-from .peers.conftest import Meet, Nodes, meet  # noqa: F401
+from .conftest import HERE, LIMIT_S, System, ask_until, standing, wait_dead
+from .peers.conftest import Meet, Nodes, meet, wait_reached  # noqa: F401
 
 SYSTEM = """
 [backplane.bank]
@@ -56,7 +56,7 @@ def opened(client: Client, owner: str = "ada") -> Address:
 
 async def deposited(system: System, account: Address, cents: int) -> int:
     """By a client that awaits."""
-    async with await connect_async(system.run_dir) as client:
+    async with await connect_async(system.run_dir, timeout=LIMIT_S) as client:
         return int(await client.call(account.to("deposit"), cents=cents))
 
 
@@ -67,9 +67,15 @@ def told(client: Client, count: int = 1) -> list[Any]:
 
 
 def watched(client: Client, target: str, holder: str = "bank") -> None:
-    """Monitor it, and wait until the process that has it knows."""
+    """Monitor an account, and wait until the process that has it knows."""
+    wait_known(client, target)
     client.call("watcher.watch", target=target)
     ask_until(client, f"backplane.{holder}.statistics", lambda known: known["addresses"]["watchers"] >= 1)
+
+
+def wait_known(client: Client, account: str) -> None:
+    """Until the watcher's process knows that of an account. One that learns of it too late takes it for dead."""
+    client.call("watcher.deposit_at", account=account, cents=0, timeout=LIMIT_S)
 
 
 def wait_restarted(system: System, name: str, dead: int) -> None:
@@ -137,6 +143,7 @@ def test_kill_minus_nine_is_told_and_an_old_address_never_reaches_a_new_object(s
         assert client.call(again.to("deposit"), cents=100) == 100
         with pytest.raises(NotFound, match="has ended: the process of backplane bank that had it was another"):
             client.call(account.to("deposit"), cents=1)
+        wait_known(client, again)
         client.call("watcher.watch", target=account)
         assert told(client, 3)[2][:2] == [account, "ended"]
         assert client.call(again.to("deposit"), cents=1) == 101
@@ -218,6 +225,7 @@ def test_over_two_nodes_an_address_is_called_and_its_end_is_told(two: Nodes) -> 
         assert {(of, reason) for of, reason, *_ in ends} == {(other, "killed"), ("b/main", "killed")}
         judge("from kill -9 to the last action at another node", max(end[3] for end in ends) - struck_s, TOLD_S_MAX)
         wait_restarted(two.systems["b"], "main", 0)
+        wait_reached(client)  # so the node over there knows it, too: else it would take it for dead
         client.call("watcher.watch", target=third)
         assert told(client, 4)[3][:2] == [third, "ended"]
         os.kill(two.systems["b"].pids()["node"], signal.SIGKILL)

@@ -20,7 +20,7 @@ import pytest
 
 from appbackplane.transport import Client
 from tests.figures import LONG, Stopwatch, judge
-from tests.waiting import EVERY_S, Limit
+from tests.waiting import EVERY_S, Limit, wait_until
 
 from .conftest import HERE, LIMIT_S, System, Up
 
@@ -112,12 +112,20 @@ def advised(advice: Advice, bad: Bad) -> Item:
 
 
 def waited_ms(system: System, bad: Bad) -> float:
-    """The figure, as it was recorded under the settings that hold now."""
-    [desk] = [each for each in gather(pieces(system.run_dir), Found()) if each.backplane == "desk"]
-    told = recorded(desk.load, desk.setting).waits
-    [waits] = [waits for key, waits in told.items() if f"{desk.operations[key[0]]} (priority {key[1]})" == bad.figure]
-    assert waits.count == bad.bursts * next(count for operation, count, _ in bad.work if operation in bad.figure)
-    return waits.mean / 1e6
+    """The figure, as it was recorded under the settings that hold now. What has counted itself may not be recorded yet."""
+    expected = bad.bursts * next(count for operation, count, _ in bad.work if operation in bad.figure)
+
+    def waits() -> Any:
+        [desk] = [each for each in gather(pieces(system.run_dir), Found()) if each.backplane == "desk"]
+        told = recorded(desk.load, desk.setting).waits
+        [found] = [
+            found for key, found in told.items() if f"{desk.operations[key[0]]} (priority {key[1]})" == bad.figure
+        ]
+        return found if found.count >= expected else None
+
+    found = wait_until(waits, "not all that was done is recorded")
+    assert found.count == expected
+    return float(found.mean) / 1e6
 
 
 def load(client: Client, bad: Bad) -> None:

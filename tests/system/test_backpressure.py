@@ -36,6 +36,8 @@ GRAINS, GRAIN_S = 2_000, 0.01
 #: The bounds themselves: 64 MiB outstanding of a client, 32 waiting for a peer, 64 read ahead; each copied at times, and
 #: garbage that has not been collected. Without bounds it is 100 MiB a second, 600 in one of these tests.
 BOUND_MIB = 320.0
+#: Grains that are ground for a client that outruns the mill: it is slowed, and not left waiting.
+GROUND_MIN = 100
 
 
 @pytest.fixture
@@ -112,12 +114,12 @@ def test_a_client_that_outruns_a_backplane_is_slowed_and_urgent_calls_pass(syste
     """Those of another client, and those of the very same. Neither process keeps all that was ever submitted."""
     with system.connect() as client:
         looking = Looking(client, {"mill": system.pids()["mill"]})
-        program = system.program("outrun", str(size), "3")
+        program = system.program("outrun", str(size), "3", str(GROUND_MIN))
         with looking.at_it():
             answer = answer_of(program)
     assert looking.answers_count and answer["ground"], "urgent calls were not answered"
     assert set(answer["ends"]) <= {"ground", "DeadlineExceeded", "Busy", "submit: Busy"}
-    assert answer["ends"]["ground"] > 100
+    assert answer["ends"]["ground"] >= GROUND_MIN
     assert answer["late_mib"] - answer["early_mib"] < BOUND_MIB
     assert looking.growth_mib("mill") < BOUND_MIB
 
@@ -130,14 +132,15 @@ def test_an_object_that_outruns_another_backplane_is_told_and_its_urgent_calls_p
             tipping = client.submit("farm.tip", count=20_000, size=10_000, timeout=LIMIT_S)
             carrying = [client.submit("farm.carry", size=10_000, timeout=2.0) for _ in range(50)]
             asked_count = 0
-            while not tipping.done():
+            while not asked_count or not tipping.done():  # once at least: all may be tipped before we are at it
                 client.call("farm.ask", timeout=LIMIT_S)
                 asked_count += 1
             told_busy = tipping.result()
             for call in carrying:
                 call.exception()
-        refused = client.call("backplane.mill.statistics")["components"]["mill"]["refused"]
-        assert told_busy + refused > 1_000, "it was not outrun"
+        ask_until(  # until it is seen to be outrun: the mill may have to read the last loads yet
+            client, "backplane.mill.statistics", lambda told: told_busy + told["components"]["mill"]["refused"] > 1_000
+        )
         assert asked_count and looking.answers_count, "urgent calls were not answered"
         for name in ("mill", "farm"):
             assert looking.growth_mib(name) < BOUND_MIB
@@ -179,7 +182,7 @@ def test_a_subscriber_that_does_not_read_costs_its_publisher_nothing(up: Up) -> 
         deaf = system.program("deaf", "numbers.*")
         wait_ready(deaf)
         pid = system.pids()["sender"]
-        with client.subscribe("numbers.*") as subscription:
+        with client.subscribe("numbers.*", timeout=LIMIT_S) as subscription:
             grown_mib = []
             before_mib = mib(pid)
             sent = 0

@@ -19,7 +19,7 @@ from appbackplane.transport.codec import FRAME_BYTES_MAX
 from appbackplane.transport.unpacking import VALUES_MAX
 from tests.nesting import UNREADABLE_DEPTH, nested
 
-from .conftest import System, command
+from .conftest import LIMIT_S, System, command
 
 TOO_LARGE = bytes(FRAME_BYTES_MAX + 1)
 LONG = "x" * 4_000_000
@@ -96,7 +96,7 @@ def test_a_wrong_call_is_told_what_is_wrong_with_it(
 ) -> None:
     """At once, and in words that name the route, the argument and what was expected."""
     with pytest.raises(error, match=words) as told:
-        client.call(route, arguments=arguments, timeout=10)
+        client.call(route, arguments=arguments, timeout=LIMIT_S)
     assert len(str(told.value)) < 10_000
 
 
@@ -142,7 +142,7 @@ def test_an_error_that_is_hard_to_tell_is_told_all_the_same(
 ) -> None:
     """What an operation raises is its own; it must not end the process, nor the answers that travel with it."""
     with pytest.raises(error, match=words):
-        client.call("shelf.fail_strangely", how=how, timeout=10)
+        client.call("shelf.fail_strangely", how=how, timeout=LIMIT_S)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_an_error_that_is_hard_to_tell_is_told_all_the_same(
 def test_an_object_that_calls_wrongly_is_told_where_it_does(client: Client, how: str) -> None:
     """A slip in one operation ends that operation, not the process that it shares with others, nor theirs with the callee."""
     with pytest.raises(InternalError, match=r"shelf\.call_badly: \w+: .*(route|timeout|priority|key)"):
-        client.call("shelf.call_badly", how=how, timeout=10)
+        client.call("shelf.call_badly", how=how, timeout=LIMIT_S)
 
 
 def test_work_for_next_year_can_be_planned(client: Client) -> None:

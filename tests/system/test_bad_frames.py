@@ -27,7 +27,7 @@ from appbackplane.transport.envelope import (
     forward,
 )
 
-from .conftest import System, ask_until
+from .conftest import LIMIT_S, System, ask_until
 
 
 def call(id: int = 1, priority: Any = 0, route: Any = "shelf.add_up", key: Any = None, deadline: Any = None,
@@ -113,7 +113,7 @@ def answers(peer: zmq.Socket[bytes], until: int) -> list[int]:
     """The ids that were answered, up to this one."""
     found: list[int] = []
     while until not in found:
-        assert peer.poll(20_000), f"no answer; so far {found}"
+        assert peer.poll(LIMIT_S * 1e3), f"no answer; so far {found}"
         found += [envelope[1] for envelope in msgpack.unpackb(peer.recv())]
     return found
 

@@ -11,7 +11,7 @@ import psutil
 
 from appbackplane.transport import Client
 
-from .conftest import System, Up, ask_until, wait_ready
+from .conftest import LIMIT_S, System, Up, ask_until, wait_ready
 
 HOUSE = """
 [backplane.house]
@@ -59,9 +59,9 @@ def test_200_clients_leave_nothing_behind(up: Up) -> None:
         statistics = client.call("backplane.house.statistics")
         assert statistics["components"]["sleeper"]["outstanding"] == 0
         assert statistics["links"]["outstanding"] == 0
-        with client.subscribe("numbers.next") as numbers:
+        with client.subscribe("numbers.next", timeout=LIMIT_S) as numbers:
             last = client.call("sender.send", count=1)
-            assert numbers.get(timeout=30).body["number"] == last
+            assert numbers.get(timeout=LIMIT_S).body["number"] == last
 
 
 def settle(client: Client, process: psutil.Process, size: tuple[int, int]) -> None:

@@ -21,7 +21,6 @@ from .conftest import (
     command,
     environment,
     lay_out,
-    wait_children,
     wait_dead,
 )
 
@@ -106,10 +105,12 @@ def test_a_second_ctrl_c_kills_at_once_though_a_hook_hangs(up: Up) -> None:
     assert all(not Path(f"/proc/{pid}").exists() for pid in pids.values())
 
 
-def test_ctrl_c_while_it_comes_up_ends_it(begin: Up) -> None:
-    """A person who has typed the wrong name does not wait until it is up."""
-    system = begin(TOWER.format(middle=""), prefix=AS_TYPED)
-    wait_children(system)
+def test_ctrl_c_while_it_comes_up_ends_it(begin: Up, folder: Path) -> None:
+    """A person who has typed the wrong name does not wait until it is up. One backplane would never be, however late we are."""
+    (folder / "slow.py").write_text("print('imports', flush=True)\nimport signal\nwhile True:\n    signal.pause()\n")
+    slow = '[backplane.slow]\ncomponents = ["slow:Slow"]\n'
+    system = begin(TOWER.format(middle="") + slow, prefix=AS_TYPED)
+    system.wait_for("imports")
     system.interrupt()
     assert system.wait_down() == 0
     assert not any("is up, pid" in line for line in system.said)

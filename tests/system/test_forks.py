@@ -29,12 +29,12 @@ def system(_no_ignored_interrupt: None) -> Iterator[System]:
 
 
 def assert_serves(system: System, client: Client) -> None:
-    """It, and nobody beside it: quickly, and with all answers."""
+    """It, and nobody beside it, with all answers."""
     pid = client.call("forker.pid", timeout=LIMIT_S)
     assert pid == system.pids()["forker"] != os.getpid()
     assert psutil.Process(pid).children() == []
     for _ in range(200):
-        assert client.call("forker.pid", timeout=2.0) == pid
+        assert client.call("forker.pid", timeout=LIMIT_S) == pid
 
 
 @pytest.mark.parametrize("how", ["returns", "raises", "leaves"])
@@ -43,7 +43,7 @@ def test_a_child_that_comes_back_from_its_operation_ends_there(system: System, h
     since = len(system.said)
     with system.connect() as client:
         for _ in range(3):
-            assert client.call("forker.fork", key="fork", how=how, timeout=10.0) == EXIT_FORKED
+            assert client.call("forker.fork", key="fork", how=how, timeout=LIMIT_S) == EXIT_FORKED
         assert_serves(system, client)
     system.wait_for("has come back", since)
 
@@ -51,8 +51,8 @@ def test_a_child_that_comes_back_from_its_operation_ends_there(system: System, h
 def test_a_child_that_ends_by_itself_ends_as_it_says(system: System) -> None:
     """What libraries fork is not our business."""
     with system.connect() as client:
-        assert client.call("forker.fork", key="fork", how="ends") == 5
-        assert client.call("forker.multiply", key="fork") == 0
+        assert client.call("forker.fork", key="fork", how="ends", timeout=LIMIT_S) == 5
+        assert client.call("forker.multiply", key="fork", timeout=LIMIT_S) == 0
         assert_serves(system, client)
 
 

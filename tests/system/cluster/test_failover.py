@@ -9,7 +9,7 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import psutil
 import pytest
@@ -45,7 +45,7 @@ class Load:
             while not self._is_over.is_set():
                 number += 1
                 try:
-                    node, _ = client.call("orders.place", number=number, timeout=5.0, retry=False)
+                    node, _ = client.call("orders.place", number=number, timeout=LIMIT_S, retry=False)
                     self.answered.append((number, str(node)))
                     self._is_over.wait(PAUSE_S)
                 except BackplaneError as error:
@@ -68,7 +68,7 @@ def load_on(cluster: Cluster) -> Iterator[Load]:
     finally:
         load.stop()
         for thread in threads:
-            thread.join(LIMIT_S)
+            thread.join(2 * LIMIT_S)  # and not before the deadline of a call that nobody answers
 
 
 def seen(load: Load, count: int = 100) -> None:
@@ -87,7 +87,7 @@ def test_who_is_primary_is_shown(cluster: Cluster) -> None:
     """With its epoch, on each node; and what cannot be is said in a sentence."""
     primary, secondary = cluster.roles()
     first, second = cluster.systems[primary], cluster.systems[secondary]
-    lease = "its lease has epoch 1, since "
+    lease = f"its lease has epoch {cluster.epoch()}, since "
     assert f"cluster 'orders': this node, {primary!r}, is primary; {lease}" in first.command("status").stdout
     for verb in ("status", "peers"):
         said = f"cluster 'orders': this node, {secondary!r}, is secondary; {primary!r} is primary; {lease}"
@@ -176,7 +176,7 @@ def test_a_primary_node_that_is_stopped_is_dead_before_the_other_is_primary(clus
     primary, secondary = cluster.roles()
     processes, supervisor = cluster.processes(primary), cluster.systems[primary].process
     with cluster.systems["c"].connect() as caller:
-        toil = caller.submit("orders.toil")  # what asks nobody, and would finish in its own time
+        toil = caller.submit("orders.toil", timeout=LIMIT_S)  # what asks nobody, and would finish in its own time
         caller.flush()
         wait_until(lambda: cluster.trace()[-1].what == "toil")
         for process in processes if stopped == "all of it" else processes[:1]:
@@ -185,7 +185,7 @@ def test_a_primary_node_that_is_stopped_is_dead_before_the_other_is_primary(clus
         cluster.wait_served(secondary)
         assert isinstance(toil.exception(), PeerDown)
     for process in processes:
-        if process.is_running():
+        with suppress(psutil.NoSuchProcess):
             process.resume()
     psutil.wait_procs(processes, LIMIT_S)  # what is left of them may do something in its last moments
     trace = cluster.trace()
