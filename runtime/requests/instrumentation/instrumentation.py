@@ -7,6 +7,7 @@ The idle ones after it are left out: a kernel that is idle over night would push
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -25,6 +26,10 @@ from .writer import RecordWriter
 
 #: Changes of settings kept for one interval: of more in a second, the last ones matter.
 CHANGES_MAX = 100
+#: Seconds that a kernel which goes down waits for the disk to take its last records: a healthy one needs milliseconds.
+CLOSE_S = 0.5
+
+log = logging.getLogger("appbackplane.runtime")
 
 
 class Instrumentation:
@@ -94,10 +99,12 @@ class Instrumentation:
             self._place, self._writer = place, writer
 
     def close(self) -> None:
-        """The kernel goes down: record its work since the last interval. With the lead."""
+        """The kernel goes down: record its work since the last interval, and wait for the disk, but not for long."""
         self.record()
         if self._writer is not None:
             self._writer.close()
+            if not self._writer.join(CLOSE_S):
+                log.warning("records of the last intervals are not on the disk after %g s, and may be lost", CLOSE_S)
 
     def figures(self, figures: Figures, policy: KernelPolicy) -> dict[str, Any]:
         """Figures for the statistics of the backplane. Any thread."""

@@ -10,10 +10,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from appbackplane.runtime.requests.instrumentation.instrumentation import Instrumentation
 from appbackplane.runtime.requests.instrumentation.interval import IntervalRecord
 from appbackplane.runtime.requests.instrumentation.record_files import RecordFiles
 from appbackplane.runtime.requests.instrumentation.writer import QUEUE_MAX, RecordWriter
 from appbackplane.runtime.requests.ledger.element import LANES
+from appbackplane.runtime.requests.ledger.synchronized_ledger import SynchronizedLedger
+from appbackplane.runtime.requests.policy import KernelPolicy
 from tests.waiting import LIMIT_S
 
 DAY_NS = 86_400 * 10**9
@@ -109,3 +112,30 @@ def test_it_goes_on_when_there_is_room_again(tmp_path: Path, caplog: pytest.LogC
     assert [each.posted for each in on(tmp_path)] == [1, 2]
     assert writer.figures() == {"recorded": 2, "lost": 1, "problem": None}
     assert "1 intervals were lost" in caplog.records[-1].getMessage()
+
+
+def test_a_kernel_that_goes_down_waits_for_its_last_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process may end at once behind it. The disk takes nothing here until somebody waits for it."""
+    is_waited_for, write, join = threading.Event(), RecordFiles.write, RecordWriter.join
+
+    def write_late(self: RecordFiles, line: bytes, at_ns: int) -> None:
+        assert is_waited_for.wait(LIMIT_S)
+        write(self, line, at_ns)
+
+    def join_seen(self: RecordWriter, limit_s: float) -> bool:
+        is_waited_for.set()
+        return join(self, LIMIT_S)
+
+    monkeypatch.setattr(RecordFiles, "write", write_late)
+    monkeypatch.setattr(RecordWriter, "join", join_seen)
+    ledger = SynchronizedLedger(
+        "index", KernelPolicy(record=True, record_dir=str(tmp_path)), {}, iter(range(1, 1_000)).__next__
+    )
+    instrumentation = Instrumentation(
+        "index", "main", tmp_path, ledger.policy, ledger.interval_figures, iter(range(1, 1_000)).__next__,
+        lambda topic, body: None,
+    )  # fmt: skip
+    instrumentation.close()
+    assert list(tmp_path.rglob("*.jsonl")) and [each.kernel for each in on(next(tmp_path.rglob("*.jsonl")).parent)] == [
+        "index"
+    ]
