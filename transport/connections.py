@@ -19,11 +19,12 @@ ANSWERS_AHEAD: Final = 32
 ANSWERS_AHEAD_MAX: Final = 4096
 #: How long the last answers of a backplane that has finished its work are waited for. They were sent before the routing table
 #: that tells of its end, but by another connection: ZeroMQ's thread may read the table first, and these up to a turn of the
-#: CPU later (of 64 answers of 1.5 kB, 10 to 54 had been read then, with both cores busy).
-LAST_ANSWERS_NS: Final = 1_000_000_000
+#: CPU later (of 64 answers of 1.5 kB, 10 to 54 had been read then, with both cores busy; with twenty programs on two cores a
+#: second did not always suffice).
+LAST_ANSWERS_NS: Final = 5_000_000_000
 #: The same while this process has input that it has not read: the answers may be among that. A process that gets a tenth of a
 #: core reads a few frames between two looks at the time.
-LAST_ANSWERS_UNREAD_NS: Final = 10 * LAST_ANSWERS_NS
+LAST_ANSWERS_UNREAD_NS: Final = 2 * LAST_ANSWERS_NS
 
 
 class LinkPort(Protocol):

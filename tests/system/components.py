@@ -550,7 +550,7 @@ class Said(Component):
         """Perhaps with a child that has escaped into a session of its own."""
         if self.leaves:
             child = subprocess.Popen(["sleep", "600"], start_new_session=True)
-            print(f"child {child.pid}", flush=True)
+            print(f"left behind: {child.pid}", flush=True)
 
     def on_down(self) -> None:
         """Perhaps for ever."""

@@ -119,7 +119,7 @@ def test_ctrl_c_while_it_comes_up_ends_it(begin: Up, folder: Path) -> None:
 def test_a_child_in_a_session_of_its_own_ends_with_its_system(up: Up) -> None:
     """What a component started and forgot would hold ports and devices for ever."""
     system = up(TOWER.format(middle="leaves = true"))
-    child = int(system.wait_for("child ").rpartition(" ")[2])
+    child = int(system.wait_for(" | left behind: ").rpartition(" ")[2])
     os.kill(child, 0)
     system.interrupt()
     assert system.wait_down() == 0

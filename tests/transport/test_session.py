@@ -570,7 +570,7 @@ def finished(version: int) -> Directory:
 
 def test_answers_may_come_behind_the_table_that_tells_of_the_end_of_their_backplane(world: World) -> None:
     """ZeroMQ's thread had read the supervisor's connection first: calls of a rolling restart ended in PEER_DOWN."""
-    ids = [world.call(token) for token in ("first", "second")]
+    ids = [world.call(token, timeout_ns=2 * LAST_ANSWERS_NS) for token in ("first", "second")]
     world.turn()
     (old,) = [peer for peer, name in world.link.peers.items() if name == "query-1"]
     assert world.push(finished(2)) == [] == world.push(directory(3, query=2))
