@@ -244,14 +244,16 @@ def test_with_a_free_worker_what_waits_for_one_object_waits_for_that_object_alon
 
 @pytest.mark.parametrize("keeper", ["", "cpu_exempt = 1\n"], ids=["kernel where it can", "scheduler"])
 def test_who_is_throttled_is_not_hung(start: Start, keeper: str) -> None:
-    """Law 5. A fifth of a second of work takes four at 5 %, and what has queued behind it waits for the tick."""
-    system = start('stuck_after = "1s"', f"cpu_limit = 5\n{keeper}", module=MODULE + "class Index(Query): pass\n")
+    """Law 5. A quarter of a second of work takes five at 5 %, and what has queued behind it waits for the tick. A beat of
+    a throttled process may be two seconds late on a busy machine.
+    """
+    system = start('stuck_after = "2.5s"', f"cpu_limit = 5\n{keeper}", module=MODULE + "class Index(Query): pass\n")
     system.wait_up()
-    with calls(system, "index.compute", compute={"seconds": 0.2}) as first:
+    with calls(system, "index.compute", compute={"seconds": 0.25}) as first:
         wait_begun(system)
         with calls(system, "index.echo", echo={"text": "x"}) as second:
-            pass  # both end: 0.2 s of CPU at 5 % are four times `stuck_after` at least
-    assert (first, second) == ([0.2], ["x"])
+            pass  # both end: 0.25 s of CPU at 5 % are twice `stuck_after`
+    assert (first, second) == ([0.25], ["x"])
     assert system.backplane("index")["generation"] == 1
     end(system)
 

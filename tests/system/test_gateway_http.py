@@ -64,7 +64,7 @@ def test_a_self_signed_certificate_stays() -> None:
         at, fingerprint = address_of(system)
         line = system.wait_for(f"SHA-256 fingerprint is {fingerprint}")
         assert at in line
-        file = Path(system.wait_for("self-signed certificate: ").rpartition(": ")[2])
+        file = Path(system.wait_for("self-signed certificate: /").rpartition(": ")[2])
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert file.parent == Path(system.folder) / "state" / "appbackplane", "beside the log folder"
         context = ssl.create_default_context(cafile=str(file))
