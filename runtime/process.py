@@ -27,7 +27,7 @@ from appbackplane.transport import addressing
 from appbackplane.transport.accept_gate import AcceptGate
 from appbackplane.transport.directory import Registration
 from appbackplane.transport.errors import BackplaneError, InvalidArgument
-from appbackplane.transport.link import Link
+from appbackplane.transport.local_links import LocalLink, local_link
 
 from . import otel
 from .backplane import Backplane
@@ -104,7 +104,7 @@ def set_up_logging(config: ProcessConfig) -> None:
 
 def describe(config: ProcessConfig, components: Sequence[Component]) -> int:
     """Print as JSON the registration that this process would send to the supervisor; returns the exit code."""
-    backplane = assemble(config, components, Link("describe"), None)
+    backplane = assemble(config, components, local_link(config.local_link, "describe"), None)
     registration = Registration(config.backplane, config.generation, os.getpid(), "", backplane.entries())
     sys.stdout.write(json.dumps(msgspec.to_builtins(registration)) + "\n")
     return 0
@@ -113,7 +113,7 @@ def describe(config: ProcessConfig, components: Sequence[Component]) -> int:
 def assemble(
     config: ProcessConfig,
     components: Sequence[Component],
-    link: Link,
+    link: LocalLink,
     slot: OwnSlot | None,
     os_priority: OsPriority | None = None,
 ) -> Backplane:
@@ -139,16 +139,16 @@ def serve(config: ProcessConfig, components: Sequence[Component]) -> NoReturn:
         slot = OwnSlot(Board(config.board_fd), config.board_slot, config.generation)
     identity = f"{config.backplane}-{config.generation}"
     run_dir = Path(config.run_dir)
-    link = Link(identity)
+    link = local_link(config.local_link, identity)
     os_priority = OsPriority(allowed(config.nice), config.cgroup)
     backplane = assemble(config, components, link, slot, os_priority)
     path = addressing.backplane_socket(run_dir, config.backplane, config.generation)
     link.bind(path)
-    gate = AcceptGate(path)
+    gate = AcceptGate(path) if config.local_link == "zeromq" else None
     record(config, backplane)
     sentinel = Sentinel(
         backplane.engine,
-        Link(f"{addressing.CONTROL}/{identity}", config.token),
+        local_link(config.local_link, f"{addressing.CONTROL}/{identity}", config.token),
         run_dir,
         gate=gate,
         lifeline_fd=config.lifeline_fd,

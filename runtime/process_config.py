@@ -77,6 +77,8 @@ class ProcessConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     #: Class name of the component to keyword arguments of its constructor.
     settings: dict[str, dict[str, Any]] = {}
     #: The TOML's own folder: first on sys.path.
+    #: What carries frames between the processes of this host (transport/local_links.py).
+    local_link: Literal["zeromq", "unix"] = "zeromq"
     import_dir: str | None = None
     board_fd: int | None = None
     board_slot: int = 0

@@ -124,7 +124,7 @@ class Supervisor:
         self._now_ns, self._run_dir = RealClock.now_ns, run_dir
         self._board = BoardFile(config.backplane)
         stack.callback(self._board.close)
-        self._control = ControlSocket(supervisor_socket(run_dir.path))
+        self._control = ControlSocket(supervisor_socket(run_dir.path), config.system.local_link)
         stack.callback(self._control.close)
         self._placement = placement
         slots, self._identities = self._board.slots, self._control.identities

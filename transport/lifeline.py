@@ -17,6 +17,7 @@ from .addressing import run_dir_bases, run_link, supervisor_socket
 from .descriptors import opening
 from .discovery import Location
 from .errors import FailedPrecondition, Unavailable
+from .local_links import connected
 
 _CREDENTIALS = struct.Struct("3i")
 #: Seconds for a supervisor to accept connections before ours: those of a hundred clients take some ms. The kernel's timeval.
@@ -32,10 +33,12 @@ def open_lifeline(location: Location) -> int | None:
     process listens: in a shared temporary directory anybody may have put a socket of that name. Root may talk to anybody's
     supervisor, if it named the folder itself.
     """
-    with opening(), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _ROOM_WAIT)
+    with opening():
         try:
-            probe.connect(os.fspath(location.supervisor))
+            probe = connected(
+                location.supervisor,
+                lambda probe: probe.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _ROOM_WAIT),
+            )
         except BlockingIOError as error:
             raise Unavailable(
                 f"system {location.system!r} takes no more connections: its supervisor has as many as it may "
@@ -46,7 +49,8 @@ def open_lifeline(location: Location) -> int | None:
             raise location.not_permitted() from error
         except OSError as error:
             raise location.not_running(nearest(location)) from error
-        pid, uid = _process_at(probe)
+        with probe:
+            pid, uid = _process_at(probe)
         check_trusted(location, uid)
         try:
             with opening():
@@ -76,15 +80,13 @@ def _is_served(run_dir: Path) -> bool:
     """Whether a trusted user's process listens there. Never blocks: a full queue means that somebody listens, and
     `open_lifeline` finds out whose process it is.
     """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(os.fspath(supervisor_socket(run_dir)))
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        return _process_at(probe)[1] in (os.getuid(), 0)
+    try:
+        with connected(supervisor_socket(run_dir), lambda probe: probe.setblocking(False)) as probe:
+            return _process_at(probe)[1] in (os.getuid(), 0)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
 
 
 def _process_at(probe: socket.socket) -> tuple[int, int]:

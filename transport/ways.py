@@ -18,7 +18,7 @@ from .connections import LinkPort
 from .discovery import Location, locate
 from .errors import BackplaneError, DeadlineExceeded, InvalidArgument, PeerDown, Unavailable
 from .lifeline import find_living, open_lifeline
-from .link import Link
+from .local_links import kind_at, local_link
 
 if TYPE_CHECKING:
     from .remote.remote_link import RemoteLink
@@ -48,7 +48,7 @@ class LocalWay:
         self.system, self.where = location.system, f"in {location.run_dir}"
         #: Name and socket of the process that distributes the routing table.
         self.home, self.place = addressing.SUPERVISOR, location.supervisor
-        self.link: ClientLink = Link(f"client/{os.getpid()}")
+        self.link: ClientLink = local_link(kind_at(location.supervisor), f"client/{os.getpid()}")
 
     def open(self) -> int | None:
         """A descriptor, for the caller to close, that is readable when home is gone; None: unknown. Raises any obstacle."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from appbackplane.transport import addressing
 from appbackplane.transport.errors import InvalidArgument, NotFound, Unavailable
-from appbackplane.transport.link import Link
+from appbackplane.transport.local_links import kind_at, local_link
 from appbackplane.transport.peers.lines import Lines
 from appbackplane.transport.peers.membership import Membership
 from appbackplane.transport.peers.node import PeerNode
@@ -68,8 +68,9 @@ class Node(Component):
         )
         node = PeerNode(membership, now_ns, self._offers, {name: address for address, name in self._peers.items()})
         # A new client with each start, or calls of the former one would be taken for those of this one.
-        link = Link(f"{host.backplane}-peers-{me.incarnation:x}")
-        session = ClientSession(link, addressing.supervisor_socket(Path(platform.run_dir)))
+        supervisor = addressing.supervisor_socket(Path(platform.run_dir))
+        link = local_link(kind_at(supervisor), f"{host.backplane}-peers-{me.incarnation:x}")
+        session = ClientSession(link, supervisor)
         self._endpoint = NodeEndpoint(
             node, lines, link, session, self._peers, now_ns=host.now_ns, deliver=host.node.send, look_for=host.node.look_for,
             patterns=host.node.client_patterns,

@@ -35,7 +35,7 @@ from appbackplane.transport.envelope import (
 from appbackplane.transport.errors import BackplaneError, Busy, MalformedFrame, Unavailable
 from appbackplane.transport.events import Credited, Ended, Streamed
 from appbackplane.transport.foreign_frames import decode
-from appbackplane.transport.link import Link
+from appbackplane.transport.local_links import LocalLink
 from appbackplane.transport.peers import effects as fx
 from appbackplane.transport.peers.lines import SWEEP_NS, Came, Lines, PeerConnected
 from appbackplane.transport.peers.messages import body_of, message_from
@@ -93,7 +93,7 @@ class NodeEndpoint:
         self,
         node: PeerNode,
         lines: Lines,
-        link: Link,
+        link: LocalLink,
         session: ClientSession,
         seeds: Mapping[str, str],
         *,

@@ -22,7 +22,7 @@ from appbackplane.transport.codec import Encoder, batch, decode
 from appbackplane.transport.discovery import Location
 from appbackplane.transport.envelope import REPLY, STATUS, call
 from appbackplane.transport.errors import Busy, DeadlineExceeded, PeerDown, error_from
-from appbackplane.transport.link import Link
+from appbackplane.transport.local_links import kind_at, local_link
 
 from .systems import check_running
 
@@ -66,8 +66,9 @@ class Asker:
             self.pidfd = os.pidfd_open(self.pid)
         except ProcessLookupError:
             raise location.not_running() from None
-        self._link = Link(f"command-{os.getpid()}")
-        self._peer = self._link.connect(supervisor_socket(location.run_dir))
+        path = supervisor_socket(location.run_dir)
+        self._link = local_link(kind_at(path), f"command-{os.getpid()}")
+        self._peer = self._link.connect(path)
         self._encoder = Encoder()
         self._asked = 0
 
@@ -79,7 +80,6 @@ class Asker:
         """Send a request; replies to earlier ones are ignored from now on. Raises `Busy`: the supervisor does not read."""
         self._asked += 1
         asked = call(self._asked, CallSpec(route, body, priority=0), round(timeout_s * 1e9))
-        # ZeroMQ takes frames for a peer before the connection stands.
         if self._link.send(self._peer, batch([self._encoder.encode(asked)])) is not SendResult.SENT:
             raise Busy(f"the supervisor of {self._location.system!r} (pid {self.pid}) does not read", retry_after=1.0)
 

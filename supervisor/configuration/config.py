@@ -121,6 +121,8 @@ class SystemConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: Target state of the components.
     role: Literal["primary", "secondary"] = "primary"
     run_dir: str | None = None
+    #: What carries messages between the processes of this host: ZeroMQ, or Unix sockets, which wake fewer threads.
+    local_link: Literal["zeromq", "unix"] = "zeromq"
     #: OS nice of priority 0, 1, …; the last repeats. Empty: nice is not set.
     nice: tuple[Annotated[int, msgspec.Meta(ge=-20, le=19)], ...] = ()
     #: How long a process may take to register, and a component's hook to finish. Hooks load indexes.

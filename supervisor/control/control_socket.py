@@ -42,7 +42,7 @@ from appbackplane.transport.errors import (
     Unavailable,
     error_from,
 )
-from appbackplane.transport.link import Link
+from appbackplane.transport.local_links import Kind, local_link
 from appbackplane.transport.salvage import Salvaged, salvage
 
 from ..direction.effects import Caller
@@ -111,11 +111,12 @@ Heard = SupervisorCall | Answered | MalformedPeer | Crowded
 class ControlSocket:
     """The supervisor's ROUTER socket, its outstanding calls and its subscribers."""
 
-    def __init__(self, path: Path) -> None:
-        self._link = Link("supervisor")
+    def __init__(self, path: Path, kind: Kind = "zeromq") -> None:
+        """`kind`: of the link."""
+        self._link = local_link(kind, "supervisor")
         try:
             self._link.bind(path)
-            self._gate = AcceptGate(path)
+            self._gate = AcceptGate(path) if kind == "zeromq" else None
         except BaseException:
             self._link.close()
             raise
@@ -145,7 +146,8 @@ class ControlSocket:
     def watch(self, poller: Poller) -> None:
         """Register the descriptors that wake the loop for `turn`."""
         poller.watch(self._link.fileno(), lambda: None)
-        poller.watch(self._gate.fileno(), lambda: None)
+        if self._gate is not None:
+            poller.watch(self._gate.fileno(), lambda: None)
 
     # Send
 
@@ -203,7 +205,7 @@ class ControlSocket:
         """Send queued frames, receive, expire calls. Returns (events, unreachable peers)."""
         gone = self._flush()
         heard, self._ended = self._ended, []
-        if (line := self._gate.look(now_ns)) is not None:
+        if self._gate is not None and (line := self._gate.look(now_ns)) is not None:
             heard.append(Crowded(line))
         for peer in gone:
             self._fail(peer, "cannot be reached", heard)
@@ -225,7 +227,7 @@ class ControlSocket:
 
     def next_wake_ns(self, now_ns: int) -> int | None:
         """When `turn` is due even if nothing arrives; None: never."""
-        wakes = [self._calls.next_deadline_ns(), self._gate.due_ns]
+        wakes = [self._calls.next_deadline_ns(), None if self._gate is None else self._gate.due_ns]
         if self._outbox:
             wakes.append(now_ns + STALLED_RETRY_NS if self._outbox.stalled else now_ns)
         if self.has_more or self._ended:
@@ -235,7 +237,8 @@ class ControlSocket:
     def close(self) -> None:
         """Flush once more, then close; the socket file is gone afterwards."""
         self._flush()
-        self._gate.close()
+        if self._gate is not None:
+            self._gate.close()
         self._link.close()
 
     def _put(self, peer: bytes, envelope: Envelope) -> None:

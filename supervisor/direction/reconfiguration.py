@@ -45,7 +45,7 @@ _TABLES = ("record", "topic", "trace", "permissions", "node", "peers", "cluster"
 #: The keys of [system]; its table `log` follows.
 SYSTEM_KEYS: Mapping[str, Takes] = {
     "name": _N, "role": _S, "run_dir": _N, "nice": _N, "start_limit": _S, "stop_limit": _S, "restart": _S,
-    "drain_limit": _S, "stuck_after": _S, "metrics": _N, "metrics_public": _N,
+    "drain_limit": _S, "stuck_after": _S, "metrics": _N, "metrics_public": _N, "local_link": _N,
 }  # fmt: skip
 LOG_KEYS: Mapping[str, Takes] = {"level": _B, "dir": _N, "file_size": _S, "files": _S, "ring": _R, "when_full": _R}
 #: The keys of [backplane.NAME].

@@ -21,6 +21,7 @@ import msgspec
 
 from appbackplane.transport.addressing import backplane_socket, supervisor_socket
 from appbackplane.transport.errors import FailedPrecondition
+from appbackplane.transport.local_links import connected
 
 from ..folders import is_usable, obstacle
 from ..logs.folder import LINK
@@ -189,17 +190,16 @@ def listener(path: Path) -> RunDirServer | None:
     """The process that listens there; None: nobody. Raises PermissionError if we may not know. Takes no lock: a supervisor that
     starts just now would believe in another. Never blocks: where its queue is full, the claim identifies the process.
     """
-    with socket.socket(socket.AF_UNIX) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(str(supervisor_socket(path)))
-        except PermissionError:
-            raise
-        except BlockingIOError:
-            held = holder(path)
-            return RunDirServer(_UNSEEN if held is None else held.pid, path.stat().st_uid)
-        except (OSError, ValueError):  # nobody listens; or no path that could be a socket
-            return None
+    try:
+        probe = connected(supervisor_socket(path), lambda probe: probe.setblocking(False))
+    except PermissionError:
+        raise
+    except BlockingIOError:
+        held = holder(path)
+        return RunDirServer(_UNSEEN if held is None else held.pid, path.stat().st_uid)
+    except (OSError, ValueError):  # nobody listens; or no path that could be a socket
+        return None
+    with probe:
         pid, uid, _ = struct.unpack(
             "3i", probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         )

@@ -144,6 +144,7 @@ def process_config(config: Config, backplane: str) -> ProcessConfig:
         system=config.system.name,
         backplane=backplane,
         run_dir=config.run_dir,
+        local_link=config.system.local_link,
         components=share.components,
         settings=share.settings,
         import_dir=config.import_dir,

@@ -39,7 +39,8 @@ DECIDERS = (
 )
 #: The ones in those rooms that do: few and dull.
 DOERS = (
-    "transport.link", "transport.uncopied", "transport.accept_gate", "transport.lifeline", "transport.descriptors",
+    "transport.link", "transport.local_links", "transport.unix_link", "transport.uncopied", "transport.accept_gate",
+    "transport.lifeline", "transport.descriptors",
     "transport.waiting",
     "transport.waitables",
     "transport.calling", "transport.client", "transport.client_spans", "transport.handles", "transport.async_client",

@@ -145,10 +145,14 @@ class System:
                 os.kill(pid, signal.SIGKILL)
 
 
+#: By this setting all systems of these tests use another link: APPBACKPLANE_TEST_LINK=unix.
+LINK = f'local_link = "{kind}"\n' if (kind := os.environ.get("APPBACKPLANE_TEST_LINK")) else ""
+
+
 def lay_out(folder: Path, name: str, toml: str) -> Path:
     """The files of a system, as a user has them; its TOML."""
     path = folder / f"{name}.toml"
-    path.write_text(f'[system]\nname = "{name}"\n{toml}')
+    path.write_text(f'[system]\nname = "{name}"\n{"" if "local_link" in toml else LINK}{toml}')
     shutil.copy(HERE / "components.py", folder)
     return path
 

@@ -22,7 +22,7 @@ from appbackplane.transport import Client
 from tests.figures import LONG, Stopwatch, judge
 from tests.waiting import EVERY_S, Limit, wait_until
 
-from .conftest import HERE, LIMIT_S, System, Up
+from .conftest import HERE, LIMIT_S, LINK, System, Up
 
 pytest.importorskip("numpy", reason="the extra is not installed: pip install 'appbackplane[spark]'")
 
@@ -145,7 +145,7 @@ def load(client: Client, bad: Bad) -> None:
 
 def reload(system: System, settings: Mapping[str, Any]) -> None:
     """As a user does it: change the file, and say so."""
-    system.toml.write_text(f'[system]\nname = "{system.name}"\n{toml_of(settings)}')
+    system.toml.write_text(f'[system]\nname = "{system.name}"\n{LINK}{toml_of(settings)}')
     done = system.command("reload", str(system.toml))
     assert done.returncode == 0, done.stderr
 

@@ -27,7 +27,9 @@ from appbackplane.transport.envelope import (
     forward,
 )
 
-from .conftest import LIMIT_S, System, ask_until
+from .conftest import LIMIT_S, LINK, System, ask_until
+
+pytestmark = pytest.mark.skipif(bool(LINK), reason="its strangers speak ZeroMQ")
 
 
 def call(id: int = 1, priority: Any = 0, route: Any = "shelf.add_up", key: Any = None, deadline: Any = None,

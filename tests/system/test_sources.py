@@ -12,7 +12,7 @@ from appbackplane.transport.addressing import backplane_socket
 from appbackplane.transport.call_spec import CallSpec
 from appbackplane.transport.codec import Encoder, batch, decode
 from appbackplane.transport.envelope import Envelope, call
-from appbackplane.transport.link import Link
+from appbackplane.transport.local_links import kind_at, local_link
 from tests.waiting import wait_until
 
 from .conftest import System, Up, standing
@@ -42,9 +42,10 @@ def test_an_operation_is_told_who_calls(system: System) -> None:
 
 def test_who_bears_the_identity_of_a_backplane_is_a_client_all_the_same(system: System) -> None:
     """It says that it is one, whom it calls for, and which objects wait: nothing of it is believed."""
-    link = Link("town-1")
+    path = backplane_socket(system.run_dir, "inn", 1)
+    link = local_link(kind_at(path), "town-1")
     try:
-        peer = link.connect(backplane_socket(system.run_dir, "inn", 1))
+        peer = link.connect(path)
         spec = CallSpec("guest.who", {}, source="town/host", principal="ada")
         frame = batch([Encoder().encode(call(1, spec, None, [["town/host", "host.introduce"]]))])
         wait_until(lambda: link.send(peer, frame).name == "SENT", "it is connected")

@@ -27,7 +27,7 @@ from appbackplane.transport.errors import (
     MalformedFrame,
     UnknownRoute,
 )
-from appbackplane.transport.link import Link
+from appbackplane.transport.local_links import LocalLink
 
 #: Timeout of our calls. The supervisor started us, so it exists, but it answers a registration after more urgent work.
 CALL_TIMEOUT_NS = 10_000_000_000
@@ -48,7 +48,7 @@ Handler = Callable[[Any, Answer], None]
 class Control:
     """The control link. Only `call` and an `Answer` may be used outside the sentinel's thread."""
 
-    def __init__(self, link: Link, run_dir: Path, handlers: dict[str, Handler], wake: Callable[[], None]) -> None:
+    def __init__(self, link: LocalLink, run_dir: Path, handlers: dict[str, Handler], wake: Callable[[], None]) -> None:
         """`wake`: called, from any thread, when a call or reply waits to be sent."""
         self._link = link
         self._supervisor = link.connect(addressing.supervisor_socket(run_dir))

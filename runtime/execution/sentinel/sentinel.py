@@ -20,7 +20,7 @@ from typing import Any
 from appbackplane.transport.accept_gate import AcceptGate
 from appbackplane.transport.directory import Directory, Registration
 from appbackplane.transport.errors import FailedPrecondition, InvalidArgument
-from appbackplane.transport.link import Link
+from appbackplane.transport.local_links import LocalLink
 
 from ...objects.module_state import ModuleState
 from ..loop.engine import STOP_LOOKS_MAX, Engine
@@ -62,7 +62,7 @@ class Sentinel:
     def __init__(
         self,
         engine: Engine,
-        link: Link,
+        link: LocalLink,
         run_dir: Path,
         *,
         gate: AcceptGate | None = None,

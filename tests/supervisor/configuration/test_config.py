@@ -50,8 +50,8 @@ TABLE = {
     ),
     "a key of nowhere": (
         system("zzz = 1"),
-        "system.zzz: unknown key (known here: name, role, run_dir, nice, start_limit, stop_limit, drain_limit, stuck_after, "
-        "restart, log, metrics, metrics_public)",
+        "system.zzz: unknown key (known here: name, role, run_dir, local_link, nice, start_limit, stop_limit, drain_limit, "
+        "stuck_after, restart, log, metrics, metrics_public)",
     ),
     "a mistyped table": (
         GOOD.replace("[backplane.", "[backplan."),
