@@ -18,6 +18,8 @@ from appbackplane.transport.client import Client
 SCRIPTS = Path(__file__).resolve().parents[2]
 COMMAND = (sys.executable, "-m", "appbackplane.supervisor")
 UP_S_MAX, DOWN_S_MAX = 60, 30
+#: By this setting the systems of all cases use another link: APPBACKPLANE_BENCH_LINK=unix.
+LINK = f'local_link = "{kind}"\n' if (kind := os.environ.get("APPBACKPLANE_BENCH_LINK")) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ def system_file(backplanes: Mapping[str, str], system: str = "") -> Iterator[Pat
     """A TOML in a folder of its own. `backplanes`: name to the lines of its table; `system`: more lines of [system]."""
     with tempfile.TemporaryDirectory(prefix="ab-") as folder:
         toml = Path(folder) / "bench.toml"
-        tables = [f'[system]\nname = "bench"\nrun_dir = "run"\n{system}\n']
+        tables = [f'[system]\nname = "bench"\nrun_dir = "run"\n{LINK}{system}\n']
         tables += [f"[backplane.{name}]\n{lines}\n" for name, lines in backplanes.items()]
         toml.write_text("\n".join(tables), encoding="utf-8")
         yield toml
