@@ -34,8 +34,8 @@ ROOT = Path(__file__).parent.resolve()
 #: what runs once a second, a connection or a failure.
 COMPILED = """
     transport: argument_stream batching call_checks call_spec caller_core caller_throttle calling calls codec connections
-        envelope events fan_out frame_reader inbox item_buffer item_sender link pulling resolver session topics unpacking
-        waitables waiting
+        envelope events fan_out frame_reader inbox item_buffer item_sender link pulling resolver session topics unix_link
+        unpacking waitables waiting
     transport/peers: line lines node parts route_table view window
     transport/security: roll
     runtime/objects: action binding operation_spec registry schedulable spawned

@@ -19,6 +19,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any, Final
 
+from .accept_gate import RESERVE, RESERVE_SHARE
 from .batching import SendResult
 from .codec import FRAME_BYTES_MAX, Frame
 from .descriptors import NONE_LEFT, descriptors_max, open_count
@@ -36,9 +37,6 @@ BACKLOG: Final = 4_096
 ACCEPT_BATCH: Final = 16
 #: Packets read between two questions who has some: to ask costs as much as to read one.
 BURST: Final = 16
-#: Descriptors that connections leave to the process, as in accept_gate.py.
-RESERVE: Final = 512
-RESERVE_SHARE: Final = 4
 
 _HEAD: Final = struct.Struct("<I")
 _HEAD_BYTES: Final = _HEAD.size
@@ -57,11 +55,6 @@ class UnixConnection:
     """One socket. `peer`: its name here; empty until it has said who it is. Of one that we make, `path`: of the listener, and
     `identity`: as what we are known there.
     """
-
-    __slots__ = (
-        "heard", "identity", "is_ready", "offered", "parts", "parts_bytes", "path", "peer", "pid", "queued", "recv_into",
-        "send", "sent", "socket", "waiting", "waiting_bytes", "waiting_frames",
-    )  # fmt: skip
 
     def __init__(self, peer: bytes = b"", path: str = "", identity: bytes = b"") -> None:
         self.peer, self.path, self.identity = peer, path, identity

@@ -13,6 +13,7 @@ import pytest
 
 from appbackplane.transport import unix_link
 from appbackplane.transport.batching import SendResult
+from appbackplane.transport.codec import FRAME_BYTES_MAX
 from appbackplane.transport.errors import FrameLost, MalformedFrame
 from appbackplane.transport.link import Link
 from appbackplane.transport.local_links import connected, kind_at
@@ -117,17 +118,14 @@ def test_a_packet_of_another_shape_ends_its_connection(
     assert_serves(server, client, run_dir)
 
 
-def test_a_frame_of_too_many_parts_ends_its_connection(
-    server: UnixLink, stranger: socket.socket, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_frame_of_too_many_parts_ends_its_connection(server: UnixLink, stranger: socket.socket) -> None:
     """Or a stranger would fill the memory with one that never ends."""
-    monkeypatch.setattr(unix_link, "FRAME_BYTES_MAX", 3 * PART_BYTES)
     stranger.send(GREETING + b"stranger")
-    assert server.receive() is None
-    for number in range(3):
+    count = FRAME_BYTES_MAX // PART_BYTES
+    for number in range(count):
         stranger.send(number.to_bytes(3, "little") + (b"\xc0" if number else b"\x80") + b"x" * PART_BYTES)
         assert server.receive() is None
-    stranger.send(b"\x03\x00\x00\xc0x")
+    stranger.send(count.to_bytes(3, "little") + b"\xc0" + b"x" * PART_BYTES)
     with pytest.raises(MalformedFrame, match="a frame of more than"):
         server.receive()
     assert is_closed(stranger)
@@ -235,6 +233,7 @@ def test_a_frame_that_a_signal_cuts_leaves_once(
     assert received == [b"first", frame, b"last"]
 
 
+@pytest.mark.skipif(not str(unix_link.__file__).endswith(".py"), reason="no signal is heard in compiled code there")
 def test_a_frame_that_a_signal_interrupts_while_it_is_taken_is_taken_next(
     server: UnixLink, client: UnixLink, run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
