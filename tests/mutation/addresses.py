@@ -27,6 +27,7 @@ MUTATIONS = (
         "if not key.startswith(self._key) or not number.isdecimal():",
         'number = key.rpartition(".")[2]\n        if not number.isdecimal():',
     ),
+    address("a table that is late is a death", MONITORS, "if is_elsewhere or not tries_left:", "if True:"),
     address("there is no bound", SPAWNED, "if len(table) >= limit:", "if len(table) > 10**9:"),
     address("what never existed has ended", SPAWNED, "not 0 < int(number) <= self.last", "not 0 < int(number)"),
     address(

@@ -40,8 +40,11 @@ from ..workers.user_functions import pause
 
 #: Monitors of one backplane whose targets are elsewhere: a coroutine and an outstanding call each, 4 KB here and 2 KB there.
 ELSEWHERE_MAX: Final = 10_000
-#: How long the routing table may be behind: an address may come before the table that says that its process is up.
-TABLE_LATE_S: Final = 0.25
+#: How long the routing table may be behind: an address may come before the table that says that its process is up. With twenty
+#: programs on two cores a quarter of a second was too short: objects that lived were told as killed.
+TABLE_LATE_S: Final = 2.0
+#: Until then, and while the other process is busy, it is asked again after this.
+ASK_AGAIN_S: Final = 0.1
 #: The operation of each backplane that waits for the end of an object; and the route of each node, for all in its system.
 WATCH: Final = "watch"
 NODE_WATCH: Final = "node.watch"
@@ -269,7 +272,7 @@ class Monitors:
 
 async def _wait_elsewhere(asker: AppObject, monitors: Monitors, watch: Watch, route: str) -> None:
     """Call `watch` of another process until it has an answer, and tell that."""
-    is_elsewhere, is_late = OF_NODE in route, False
+    is_elsewhere, tries_left = OF_NODE in route, round(TABLE_LATE_S / ASK_AGAIN_S)
     try:
         while not watch.is_over:
             try:
@@ -278,13 +281,13 @@ async def _wait_elsewhere(asker: AppObject, monitors: Monitors, watch: Watch, ro
             except DeadlineExceeded:
                 continue
             except Busy as error:
-                await pause(error.retry_after or TABLE_LATE_S)
+                await pause(error.retry_after or ASK_AGAIN_S)
             except Unavailable as error:
-                if is_elsewhere or is_late:
+                if is_elsewhere or not tries_left:
                     monitors.told(watch, UNREACHABLE if is_elsewhere else KILLED, error.message)
                 else:
-                    is_late = True
-                    await pause(TABLE_LATE_S)
+                    tries_left -= 1
+                    await pause(ASK_AGAIN_S)
             except BackplaneError as error:
                 is_down = isinstance(error, PeerDown) and not is_elsewhere
                 if isinstance(error, Cancelled) and watch.is_over:

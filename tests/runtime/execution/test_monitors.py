@@ -286,13 +286,14 @@ def test_the_death_of_that_process_is_an_end(backplane: VirtualBackplane, bank: 
     assert reasons(bank) == [reason]
 
 
-def test_a_process_that_is_down_is_asked_twice(backplane: VirtualBackplane, bank: Bank) -> None:
+def test_a_process_that_is_down_is_asked_again_for_a_while(backplane: VirtualBackplane, bank: Bank) -> None:
     """An address may come before the routing table in which its process is up."""
     backplane.kill_outside()
     backplane.call("bank.watch", target=ELSEWHERE).result()
     backplane.run_until_idle()
+    backplane.advance(monitors.TABLE_LATE_S - monitors.ASK_AGAIN_S)
     assert reasons(bank) == []
-    backplane.advance(monitors.TABLE_LATE_S)
+    backplane.advance(2 * monitors.ASK_AGAIN_S)
     assert reasons(bank) == ["killed"]
 
 
