@@ -37,9 +37,13 @@ BACKLOG: Final = 4_096
 ACCEPT_BATCH: Final = 16
 #: Packets read between two questions who has some: to ask costs as much as to read one.
 BURST: Final = 16
+#: Packets read by one call of `receive`, which then lets its owner do something else.
+PACKETS_MAX: Final = 64
 
 _HEAD: Final = struct.Struct("<I")
 _HEAD_BYTES: Final = _HEAD.size
+#: The largest packet. Each part of a frame but the last is one, or a stranger could send millions of a byte.
+_PACKET_BYTES: Final = _HEAD_BYTES + PART_BYTES
 #: In the head of a packet: the rest of the frame follows in the next one.
 _MORE: Final = 1 << 31
 #: It continues the frame of the packet before.
@@ -96,7 +100,7 @@ class UnixLink:
         self._ready: deque[UnixConnection] = deque()
         #: Packets to be read until it is asked who else has some.
         self._left = BURST
-        self._buffer = memoryview(bytearray(_HEAD_BYTES + PART_BYTES + 1))
+        self._buffer = memoryview(bytearray(_PACKET_BYTES + 1))
         self._buffers = (self._buffer,)
         #: The bytes in the buffer, of `_current`: a list, which C code fills before a signal's exception can strike.
         self._got: list[int] = []
@@ -306,12 +310,12 @@ class UnixLink:
     # -- receiving ----------------------------------------------------------------------------------------------------
 
     def receive(self) -> tuple[bytes, Frame] | None:
-        """The next (peer, frame), or None. Peers take turns, packet by packet.
+        """The next (peer, frame), or None: none has come, or many packets have, and none of them completes a frame.
 
-        Raises `MalformedFrame` for a packet of another shape, which ends its connection; and `FrameLost` for a frame lost to a
-        signal's exception. Call until None before waiting on `fileno()`.
+        Peers take turns, packet by packet. Raises `MalformedFrame` for a packet of another shape, whose connection ends, and
+        `FrameLost` for a frame lost to a signal's exception. Call until None before waiting on `fileno()`.
         """
-        while True:
+        for _ in range(PACKETS_MAX):
             if not self._got:
                 connection = self._next()
                 if connection is None:
@@ -330,6 +334,7 @@ class UnixLink:
             frame = self._taken(self._current, self._got[0])
             if frame is not None:
                 return self._current.peer, frame
+        return None
 
     def _next(self) -> UnixConnection | None:
         """A connection that may have input."""
@@ -359,10 +364,10 @@ class UnixLink:
         if not connection.peer:
             self._greeted(connection, bytes(self._buffer[:size]))
             return None
-        if not _HEAD_BYTES < size <= _HEAD_BYTES + PART_BYTES:
+        (head,) = _HEAD.unpack_from(self._buffer)
+        if not _HEAD_BYTES < size <= _PACKET_BYTES or (head & _MORE and size != _PACKET_BYTES):
             self._ended(connection)
             raise MalformedFrame(f"a packet of {size} bytes from {connection.peer!r}")
-        (head,) = _HEAD.unpack_from(self._buffer)
         number = head & _NUMBER
         if number != connection.heard:
             if (number - connection.heard) & _NUMBER <= _NUMBER >> 1:

@@ -45,9 +45,10 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("a frame has any size", "if connection.parts_bytes + len(part) > FRAME_BYTES_MAX:", "if False:"),
         (
             "a packet that was cut is taken",
-            "if not _HEAD_BYTES < size <= _HEAD_BYTES + PART_BYTES:",
-            "if not _HEAD_BYTES < size:",
+            "if not _HEAD_BYTES < size <= _PACKET_BYTES or",
+            "if not _HEAD_BYTES < size or",
         ),
+        ("millions of parts make a frame", " or (head & _MORE and size != _PACKET_BYTES)", ""),
         ("a flood shuts others out", "while not self._ready or not self._left:", "while not self._ready:"),
         (
             "a frame that a signal cuts leaves twice",
