@@ -34,7 +34,7 @@ def local_link(kind: Kind, name: str, token: str = "") -> LocalLink:
 
 
 def kind_at(path: Path) -> Kind:
-    """The kind of link that listens on `path`; ZeroMQ's if none does."""
+    """The kind of link that listens on `path`; ZeroMQ's if none does, or does yet."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK) as probe:
         try:
             probe.connect(os.fspath(path))

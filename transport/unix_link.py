@@ -11,11 +11,13 @@ a connection says who has connected. Descriptors that are passed with a packet a
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import socket
 import struct
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +39,8 @@ BACKLOG: Final = 4_096
 ACCEPT_BATCH: Final = 16
 #: Packets read between two questions who has some: to ask costs as much as to read one.
 BURST: Final = 16
+#: Connections that have not said who they are: a process that connects says it at once.
+SILENT_MAX: Final = 64
 #: Packets read by one call of `receive`, which then lets its owner do something else.
 PACKETS_MAX: Final = 64
 
@@ -50,6 +54,12 @@ _MORE: Final = 1 << 31
 _CONTINUES: Final = 1 << 30
 _NUMBER: Final = _CONTINUES - 1
 _CREDENTIALS: Final = struct.Struct("3i")
+#: Nothing is wrong with the connection: there may be room later.
+_SCARCE: Final = (*NONE_LEFT, errno.ENOBUFS, errno.ENOMEM)
+#: socket(7), of Linux 6.16 on: whether descriptors may be passed. They would be closed in the thread that receives.
+_SO_PASSRIGHTS: Final = 83
+#: Bytes of a socket's buffer, which has room for three packets: more than most kernels grant.
+_BUFFER_BYTES: Final = 256 << 10
 _SENT: Final = SendResult.SENT
 _FULL: Final = SendResult.FULL
 _UNREACHABLE: Final = SendResult.UNREACHABLE
@@ -65,6 +75,8 @@ class UnixConnection:
         #: The process at the other end; -1: nobody has asked yet.
         self.pid = -1
         self.socket: socket.socket | None = None
+        #: Of one that we make: whether the socket is connected. Of each: whether it is greeted, or accepted, and listened to.
+        self.is_connected = self.is_open = False
         self.send: Any = None
         self.recv_into: Any = None
         #: The numbers of the next packet that is sent, and of the next one that is expected.
@@ -90,6 +102,8 @@ class UnixLink:
         self._name, self._token = name, token
         self._epoll = select.epoll()
         self._listening: socket.socket | None = None
+        #: Accepted connections that have not said who they are, the oldest first.
+        self._silent: dict[UnixConnection, None] = {}
         self._bound: list[Path] = []
         #: Whether connections wait until there are descriptors for them.
         self.is_shut = False
@@ -113,7 +127,7 @@ class UnixLink:
         assert self._listening is None, "listen once"
         if len(os.fsencode(path)) > PATH_BYTES_MAX:
             raise ValueError(f"socket path exceeds {PATH_BYTES_MAX} bytes: {path} (choose a shorter [system] run_dir)")
-        listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+        listening = _socket()
         try:
             listening.bind(os.fspath(path))
             listening.listen(BACKLOG)
@@ -139,9 +153,10 @@ class UnixLink:
 
     def disconnect(self, peer: bytes) -> None:
         """Forget a peer we connected to. Frames that it has not read are lost, as they were by its death."""
-        connection = self._own.pop(peer, None)
+        connection = self._own.get(peer)
         if connection is not None:
             self._drop(connection)
+            self._own.pop(peer, None)
 
     def process(self) -> int:
         """The process at the other end of the connection that brought the frame last received, by the kernel."""
@@ -155,33 +170,43 @@ class UnixLink:
         """Nothing is read ahead: the kernel keeps what has been sent, also when its sender ends."""
 
     def _open(self, connection: UnixConnection) -> SendResult:
-        """Connect, and say who we are. FULL: its queue of connections is, or no descriptor is left."""
+        """Connect, and say who we are. FULL: its queue of connections is, or no descriptor is left.
+
+        An exception may strike between any two steps: the next call goes on with the same socket.
+        """
         try:
-            connected = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
-        except OSError:
-            return _FULL
-        try:
-            connected.connect(connection.path)
+            if connection.socket is None:
+                connection.socket = _socket()
+            connected = connection.socket
+            if not connection.is_connected:
+                connected.connect(connection.path)
+                connection.is_connected = True
             connected.send(GREETING + connection.identity)
         except BlockingIOError:
-            connected.close()
             return _FULL
-        except OSError:
-            connected.close()
-            return _UNREACHABLE
-        self._add(connection, connected)
+        except OSError as error:
+            if error.errno == errno.EISCONN:  # an exception had struck behind it
+                connection.is_connected = True
+                return self._open(connection)
+            return _FULL if error.errno in _SCARCE else _UNREACHABLE
+        self._add(connection)
         return _SENT
 
-    def _add(self, connection: UnixConnection, connected: socket.socket) -> None:
-        connection.socket, connection.send, connection.recv_into = connected, connected.send, connected.recv_into
+    def _add(self, connection: UnixConnection) -> None:
+        """Listen to a connection. It is open with the last step."""
+        connected = connection.socket
+        assert connected is not None
         self._by_fd[connected.fileno()] = connection
-        self._epoll.register(connected, select.EPOLLIN)
+        with suppress(FileExistsError):  # an exception had struck behind it
+            self._epoll.register(connected, select.EPOLLIN)
+        connection.send, connection.recv_into = connected.send, connected.recv_into
+        connection.is_open = True
 
     def _accept(self) -> None:
-        assert self._listening is not None
+        if self._listening is None:
+            return
         for _ in range(ACCEPT_BATCH):
-            most = descriptors_max()
-            if most - open_count(most) <= min(RESERVE, most // RESERVE_SHARE):
+            if not _has_descriptors():
                 self._shut()
                 return
             try:
@@ -189,38 +214,51 @@ class UnixLink:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                if error.errno not in NONE_LEFT:
+                if error.errno not in _SCARCE:
                     raise
                 self._shut()
                 return
             connected.setblocking(False)
-            self._add(UnixConnection(), connected)
+            connection = UnixConnection()
+            connection.socket = connected
+            self._add(connection)
+            self._silent[connection] = None
+            if len(self._silent) > SILENT_MAX:
+                self._drop(next(iter(self._silent)))
 
     def _shut(self) -> None:
-        """Let further connections wait until one has been closed."""
+        """Let further connections wait until there are descriptors for them."""
         assert self._listening is not None
         self.is_shut = True
         self._epoll.unregister(self._listening)
 
-    def _drop(self, connection: UnixConnection) -> None:
-        """Close a connection, and forget it; of one that we have made we know that it has gone until it is disconnected."""
-        connected, connection.socket = connection.socket, None
-        if connected is not None:
-            self._by_fd.pop(connected.fileno(), None)
-            self._epoll.unregister(connected)  # to close does not end it where a forked child has a copy
-            connected.close()
-        if connection.is_ready:
-            connection.is_ready = False
-            self._ready.remove(connection)
-        if connection is self._current:
-            self._got = []
-        connection.waiting.clear()
-        connection.waiting_bytes = connection.waiting_frames = 0
-        if self._by_peer.get(connection.peer) is connection:
-            del self._by_peer[connection.peer]
-        if self.is_shut and self._listening is not None:
+    def _look_for_descriptors(self) -> None:
+        if self.is_shut and self._listening is not None and _has_descriptors():
             self.is_shut = False
             self._epoll.register(self._listening, select.EPOLLIN)
+
+    def _drop(self, connection: UnixConnection) -> None:
+        """Close a connection, and forget it. An exception may strike anywhere: to call it again goes on."""
+        connection.is_open = False
+        if connection.is_ready:
+            self._ready = deque(each for each in self._ready if each is not connection)
+            connection.is_ready = False
+        if connection is self._current:
+            self._got = []
+        self._silent.pop(connection, None)
+        if self._by_peer.get(connection.peer) is connection:
+            del self._by_peer[connection.peer]
+        connection.waiting, connection.waiting_bytes, connection.waiting_frames = deque(), 0, 0
+        connected = connection.socket
+        if connected is not None:
+            fd = connected.fileno()
+            if self._by_fd.get(fd) is connection:
+                with suppress(FileNotFoundError):  # it is not registered yet, or any more
+                    self._epoll.unregister(fd)  # to close does not end it where a forked child has a copy
+                del self._by_fd[fd]
+            connected.close()
+            connection.socket = None
+        self._look_for_descriptors()
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
@@ -229,7 +267,7 @@ class UnixLink:
         connection = self._by_peer.get(peer)
         if connection is None:
             return _UNREACHABLE
-        if connection.socket is None and (opened := self._open(connection)) is not _SENT:
+        if not connection.is_open and (opened := self._open(connection)) is not _SENT:
             if opened is _UNREACHABLE:
                 self._drop(connection)
             return opened
@@ -246,15 +284,17 @@ class UnixLink:
         except BlockingIOError:
             connection.offered = None
             return self._send_later(connection, frame)
-        except OSError:
-            return self._lost(connection)
+        except OSError as error:
+            connection.offered = None
+            return _FULL if error.errno in _SCARCE else self._lost(connection)
         connection.sent, connection.offered = (connection.sent + 1) & _NUMBER, None
         return _SENT
 
     def _finish_sending(self, connection: UnixConnection, frame: bytes) -> bool:
         """After an exception, while packets were sent that had waited: whether this frame was among them."""
-        is_queued, connection.queued = connection.queued is frame, None
+        is_queued = connection.queued is frame
         self._flush(connection)
+        connection.queued = None
         return is_queued
 
     def _send_later(self, connection: UnixConnection, frame: bytes) -> SendResult:
@@ -291,18 +331,29 @@ class UnixLink:
                 connection.waiting_bytes -= len(packet)
                 if not _HEAD.unpack_from(packet)[0] & _MORE:
                     connection.waiting_frames -= 1
-        except BlockingIOError:
+        except OSError as error:
+            if error.errno != errno.EAGAIN and error.errno not in _SCARCE:
+                return self._lost(connection)
             self._epoll.modify(connected, select.EPOLLIN | select.EPOLLOUT)
             return _SENT
-        except OSError:
-            return self._lost(connection)
         connection.waiting_bytes = connection.waiting_frames = 0
         self._epoll.modify(connected, select.EPOLLIN)
         return _SENT
 
     def _lost(self, connection: UnixConnection) -> SendResult:
-        """The other end has closed. What it has sent before is still read."""
-        connection.waiting.clear()
+        """The other end has closed. FULL: what it has sent before is to be read first; it counts as reachable until then."""
+        connected = connection.socket
+        assert connected is not None
+        connection.waiting, connection.waiting_bytes, connection.waiting_frames = deque(), 0, 0
+        for _ in range(2):  # a connection that was reset says so once, ahead of what it has sent
+            try:
+                if self._got or connected.recv(1, socket.MSG_PEEK):
+                    return _FULL
+                break
+            except BlockingIOError:
+                break
+            except ConnectionResetError:
+                continue
         if self._by_peer.get(connection.peer) is connection:
             del self._by_peer[connection.peer]
         return _UNREACHABLE
@@ -338,6 +389,7 @@ class UnixLink:
 
     def _next(self) -> UnixConnection | None:
         """A connection that may have input."""
+        self._look_for_descriptors()
         while not self._ready or not self._left:
             found = self._epoll.poll(0)
             self._left = BURST
@@ -364,8 +416,11 @@ class UnixLink:
         if not connection.peer:
             self._greeted(connection, bytes(self._buffer[:size]))
             return None
+        if connection.heard == 0 and self._buffer[:size] == GREETING + connection.peer:
+            self._got = []  # an exception had struck behind the first one
+            return None
         (head,) = _HEAD.unpack_from(self._buffer)
-        if not _HEAD_BYTES < size <= _PACKET_BYTES or (head & _MORE and size != _PACKET_BYTES):
+        if not _HEAD_BYTES <= size <= _PACKET_BYTES or (head & _MORE and size != _PACKET_BYTES):
             self._ended(connection)
             raise MalformedFrame(f"a packet of {size} bytes from {connection.peer!r}")
         number = head & _NUMBER
@@ -399,9 +454,9 @@ class UnixLink:
         if not is_right or identity.startswith(b"\x01") or identity in self._by_peer:
             self._ended(connection)
             return
-        connection.peer = identity
+        self._silent.pop(connection, None)
         self._by_peer[identity] = connection
-        self._got = []
+        connection.peer, self._got = identity, []
 
     def _ended(self, connection: UnixConnection) -> None:
         """The other end has closed, or has said what makes no sense."""
@@ -414,6 +469,7 @@ class UnixLink:
 
     def has_input(self) -> bool:
         """Whether `receive` may have a frame."""
+        self._look_for_descriptors()
         return bool(self._got or self._ready or self._epoll.poll(0, 1))
 
     def fileno(self) -> int:
@@ -421,15 +477,15 @@ class UnixLink:
         return self._epoll.fileno()
 
     def close(self, linger_ms: int = LINGER_MS) -> None:
-        """Close, and remove the socket files. Sent frames leave while a peer reads some within `linger_ms`. Closing twice is
-        harmless.
-        """
+        """Close, and remove the socket files. Sent frames get `linger_ms` to leave. Closing twice is harmless."""
+        until_s = os.times().elapsed + linger_ms / 1e3
         while waiting := [each for each in self._by_fd.values() if each.waiting]:
             poll = select.poll()
             for each in waiting:
                 assert each.socket is not None
                 poll.register(each.socket, select.POLLOUT)
-            if not poll.poll(linger_ms):
+            left_s = until_s - os.times().elapsed
+            if left_s <= 0 or not poll.poll(left_s * 1e3):
                 break
             for each in waiting:
                 self._flush(each)
@@ -441,3 +497,17 @@ class UnixLink:
         self._epoll.close()
         for path in self._bound:
             path.unlink(missing_ok=True)
+
+
+def _socket() -> socket.socket:
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
+    with suppress(OSError):
+        made.setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 0)
+    return made
+
+
+def _has_descriptors() -> bool:
+    """Whether there are descriptors for further connections."""
+    most = descriptors_max()
+    return most - open_count(most) > min(RESERVE, most // RESERVE_SHARE)

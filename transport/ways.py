@@ -48,10 +48,13 @@ class LocalWay:
         self.system, self.where = location.system, f"in {location.run_dir}"
         #: Name and socket of the process that distributes the routing table.
         self.home, self.place = addressing.SUPERVISOR, location.supervisor
-        self.link: ClientLink = local_link(kind_at(location.supervisor), f"client/{os.getpid()}")
+        self._kind = kind_at(location.supervisor)
+        self.link: ClientLink = local_link(self._kind, f"client/{os.getpid()}")
 
     def open(self) -> int | None:
         """A descriptor, for the caller to close, that is readable when home is gone; None: unknown. Raises any obstacle."""
+        if kind_at(self._location.supervisor) != self._kind:
+            raise Unavailable(f"system {self.system!r} has just come up: connect again", retry_after=0.1)
         return open_lifeline(self._location)
 
     def gone(self) -> BackplaneError:

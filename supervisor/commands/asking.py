@@ -80,7 +80,10 @@ class Asker:
         """Send a request; replies to earlier ones are ignored from now on. Raises `Busy`: the supervisor does not read."""
         self._asked += 1
         asked = call(self._asked, CallSpec(route, body, priority=0), round(timeout_s * 1e9))
-        if self._link.send(self._peer, batch([self._encoder.encode(asked)])) is not SendResult.SENT:
+        result = self._link.send(self._peer, batch([self._encoder.encode(asked)]))
+        if result is SendResult.UNREACHABLE:
+            raise self._location.not_running()
+        if result is not SendResult.SENT:
             raise Busy(f"the supervisor of {self._location.system!r} (pid {self.pid}) does not read", retry_after=1.0)
 
     def take(self) -> Any:

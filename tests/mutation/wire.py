@@ -45,15 +45,26 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("a frame has any size", "if connection.parts_bytes + len(part) > FRAME_BYTES_MAX:", "if False:"),
         (
             "a packet that was cut is taken",
-            "if not _HEAD_BYTES < size <= _PACKET_BYTES or",
-            "if not _HEAD_BYTES < size or",
+            "if not _HEAD_BYTES <= size <= _PACKET_BYTES or",
+            "if not _HEAD_BYTES <= size or",
         ),
         ("millions of parts make a frame", " or (head & _MORE and size != _PACKET_BYTES)", ""),
+        ("those who say nothing hold all descriptors", "if len(self._silent) > SILENT_MAX:", "if False:"),
+        (
+            "a listener stays shut",
+            "if self.is_shut and self._listening is not None and _has_descriptors():",
+            "if False:",
+        ),
+        (
+            "answers of one that has ended are thrown away",
+            "                    return _FULL\n                break",
+            "                    break\n                break",
+        ),
         ("a flood shuts others out", "while not self._ready or not self._left:", "while not self._ready:"),
         (
             "a frame that a signal cuts leaves twice",
-            "is_queued, connection.queued = connection.queued is frame, None",
-            "is_queued, connection.queued = False, None",
+            "is_queued = connection.queued is frame",
+            "is_queued = False",
         ),
         (
             "a cut frame keeps its number",
@@ -69,11 +80,11 @@ MUTATIONS: tuple[Mutation, ...] = (
             "                except ConnectionResetError:  # it",
             "                except ConnectionAbortedError:  # it",
         ),
-        ("what waits is dropped at the end", "            if not poll.poll(linger_ms):\n", "            if True:\n"),
+        ("what waits is dropped at the end", "if left_s <= 0 or not poll.poll(left_s * 1e3):", "if True:"),
         (
             "those who have gone keep descriptors",
-            "            connected.close()\n        if connection.is_ready:",
-            "        if connection.is_ready:",
+            "            connected.close()\n            connection.socket = None",
+            "            connection.socket = None",
         ),
     ),
     *mutations(
