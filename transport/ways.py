@@ -53,9 +53,12 @@ class LocalWay:
 
     def open(self) -> int | None:
         """A descriptor, for the caller to close, that is readable when home is gone; None: unknown. Raises any obstacle."""
-        if kind_at(self._location.supervisor) != self._kind:
-            raise Unavailable(f"system {self.system!r} has just come up: connect again", retry_after=0.1)
-        return open_lifeline(self._location)
+        lifeline = open_lifeline(self._location)
+        if kind_at(self._location.supervisor) == self._kind:
+            return lifeline
+        if lifeline is not None:
+            os.close(lifeline)
+        raise Unavailable(f"system {self.system!r} has just come up, with another link: connect again", retry_after=0.1)
 
     def gone(self) -> BackplaneError:
         """The error for calls that were outstanding when home was gone, or that waited for it."""
