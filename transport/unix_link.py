@@ -179,15 +179,14 @@ class UnixLink:
                 connection.socket = _socket()
             connected = connection.socket
             if not connection.is_connected:
-                connected.connect(connection.path)
+                result = connected.connect_ex(connection.path)
+                if result not in (0, errno.EISCONN):  # the latter where an exception had struck behind it
+                    raise OSError(result, os.strerror(result))
                 connection.is_connected = True
             connected.send(GREETING + connection.identity)
         except BlockingIOError:
             return _FULL
         except OSError as error:
-            if error.errno == errno.EISCONN:  # an exception had struck behind it
-                connection.is_connected = True
-                return self._open(connection)
             return _FULL if error.errno in _SCARCE else _UNREACHABLE
         self._add(connection)
         return _SENT

@@ -189,7 +189,7 @@ def test_what_one_that_has_closed_has_sent_is_read_though_it_is_sent_more(
     assert client.send(peer, b"more") is SendResult.UNREACHABLE
 
 
-@pytest.mark.parametrize("step", ["connect", "send", "register"])
+@pytest.mark.parametrize("step", ["connect_ex", "send", "register"])
 def test_a_signal_while_a_connection_is_made_leaves_one(
     step: str, server: UnixLink, client: UnixLink, run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,7 +199,7 @@ def test_a_signal_while_a_connection_is_made_leaves_one(
     class Socket(socket.socket):
         """One of its methods is cut."""
 
-        connect = Cut(socket.socket.connect) if step == "connect" else socket.socket.connect
+        connect_ex = Cut(socket.socket.connect_ex) if step == "connect_ex" else socket.socket.connect_ex
         send = Cut(socket.socket.send) if step == "send" else socket.socket.send
 
         def __getattribute__(self, name: str) -> Any:
