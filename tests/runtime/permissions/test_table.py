@@ -124,6 +124,24 @@ def test_what_is_handed_on_needs_a_giver_who_may_and_is_no_more_urgent() -> None
     assert {who: each.priority for who, each in found.items() if each.until_s > 0} == {"ben": 4, "cid": 6}
 
 
+@pytest.mark.parametrize(
+    ("access", "kind", "name", "is_permitted"),
+    [
+        ("read:level", "read", "level", True),
+        ("read:level", "read", "lev", False),
+        ("read:level", "read", "serial", False),
+        ("read:level", "write", "level", False),
+        ("read:level", "", "", True),
+        ("read", "read", "serial", True),
+        ("read", "invoke", "read", False),
+    ],
+)
+def test_access_to_one_affordance_is_to_no_other(access: str, kind: str, name: str, is_permitted: bool) -> None:
+    """A kind alone is access of that kind to all of a thing's."""
+    table = PermissionTable((Permission("1", "ben", (access,), ("lamp",)),))
+    assert (table.decide("ben", "lamp", (), kind, name, 0.0).until_s > 0.0) is is_permitted
+
+
 def test_nothing_is_permitted_by_default() -> None:
     """Deny by default."""
     assert PermissionTable().decide("ada", "urn:h:a", (), "", "", 0.0).until_s <= 0.0
